@@ -1,0 +1,215 @@
+"""From tables/ to a lake: schemas, physical tables, views, migrations, and a check that nothing drifted.
+
+The local catalog is in memory, so tables are registered again when a server is new; a digest in the schema's comment tells
+that this was done, and opening a lake then costs one look.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from chainlake.errors import BadInput
+from chainlake.lake import views
+from chainlake.lake.ddl import Column, Table, load
+from chainlake.lake.deltalog import DeltaLog
+from chainlake.lake.names import SCHEMAS, Namespace, physical
+from chainlake.lake.visibility import LedgerView
+
+PROPERTIES = {
+    "delta.enableDeletionVectors": "false",
+    "delta.checkpointInterval": "100",
+    "delta.logRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": "interval 30 days",
+}
+
+
+class Catalog:
+    """The tables of one lake."""
+
+    def __init__(
+        self, spark: SparkSession, namespace: Namespace, location: Path | None, directories: Iterable[Path]
+    ) -> None:
+        self._spark = spark
+        self.namespace = namespace
+        self._location = location
+        self._directories = list(directories)
+        self.tables: dict[str, Table] = {}
+        for directory in self._directories:
+            self.tables.update(load(directory))
+
+    def table(self, name: str) -> Table:
+        """The declaration of `layer.name`."""
+        if name not in self.tables:
+            known = ", ".join(sorted(t for t in self.tables if not t.startswith("control.")))
+            raise BadInput(f"unknown table {name!r}: there are {known}")
+        return self.tables[name]
+
+    def data_tables(self) -> list[Table]:
+        return [table for table in self.tables.values() if not table.is_control]
+
+    def of_stage(self, stage: str) -> list[Table]:
+        """Tables that a stage writes."""
+        return [table for table in self.data_tables() if stage in table.stages]
+
+    def physical_tables(self, table: Table) -> list[str]:
+        """Keys of the physical tables behind a declaration: itself and, for state, its base."""
+        name = physical(table.name)
+        return [name, f"{name}_base"] if table.kind == "state" else [name]
+
+    def full_name(self, stored: str) -> str:
+        """SQL name of a physical table in schema store."""
+        return f"{self.namespace.schema('store')}.`{stored}`"
+
+    def log(self, stored: str) -> DeltaLog:
+        return DeltaLog(self._spark, self.full_name(stored), self._path("store", stored))
+
+    def ensure(self) -> bool:
+        """Make or register everything; False if a running server already has it all."""
+        digest = self.digest()
+        if self._marked(digest):
+            return False
+        for schema in SCHEMAS:
+            self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.namespace.schema(schema)}")
+        fresh = self._make_tables()
+        from chainlake.lake.migrations import migrate  # migrations write through the catalog
+
+        migrate(self._spark, self, self._directories, fresh)
+        self._check_drift()
+        self._spark.sql(views.visible_view(self.namespace))
+        self.make_views()
+        self._spark.sql(f"COMMENT ON SCHEMA {self.namespace.schema('control')} IS 'chainlake {digest}'")
+        return True
+
+    def digest(self) -> str:
+        """What the declarations say, in short."""
+        text = json.dumps({name: repr(table) for name, table in sorted(self.tables.items())})
+        return hashlib.sha256(f"{text}{self._location}".encode()).hexdigest()[:16]
+
+    def make_views(self, ledger: LedgerView | None = None, only: Iterable[Table] | None = None) -> None:
+        """Views of all (or some) tables; with a ledger, state views start from the compacted base."""
+        if ledger is None:
+            from chainlake.lake.ledger import Ledger
+
+            ledger = Ledger(self._spark, self.namespace).read()
+        tables = list(only) if only is not None else self.data_tables()
+        statements = [views.reader_view(self.namespace, t, pruned_below(t, ledger)) for t in tables]
+        self._parallel(statements)
+
+    def assert_properties(self, stored: str) -> None:
+        """Set retention and other properties again, since RESTORE reverts them."""
+        table = next(t for t in self.data_tables() if stored in self.physical_tables(t))
+        self._spark.sql(f"ALTER TABLE {self.full_name(stored)} SET TBLPROPERTIES ({_properties(table)})")
+
+    def _marked(self, digest: str) -> bool:
+        try:
+            rows = self._spark.sql(f"DESCRIBE SCHEMA {self.namespace.schema('control')}").collect()
+        except PySparkException:
+            return False
+        return any(row[1] == f"chainlake {digest}" for row in rows)
+
+    def _make_tables(self) -> bool:
+        """Create or register all tables; True if the lake is new."""
+        ledger = self._path("control", "ledger")
+        fresh = not self._exists("control", "ledger") if ledger is None else not (ledger / "_delta_log").exists()
+        statements: list[str] = []
+        for table in self.tables.values():
+            schema = "control" if table.is_control else "store"
+            names = [table.name.split(".")[1]] if table.is_control else self.physical_tables(table)
+            statements += [self._create(schema, name, table) for name in names]
+        self._parallel(statements)
+        if fresh:
+            self._parallel(self._constraints())
+        return fresh
+
+    def _create(self, schema: str, name: str, table: Table) -> str:
+        path = self._path(schema, name)
+        location = f" LOCATION '{path}'" if path else ""
+        full = f"{self.namespace.schema(schema)}.`{name}`"
+        if path and (path / "_delta_log").exists():
+            return f"CREATE TABLE IF NOT EXISTS {full} USING DELTA{location}"
+        columns = ", ".join(column.sql() for column in table.stored)
+        cluster = f" CLUSTER BY ({', '.join(table.cluster_by)})" if table.cluster_by else ""
+        comment = table.description.replace("'", "\\'")
+        return (
+            f"CREATE TABLE IF NOT EXISTS {full} ({columns}) USING DELTA{cluster}{location}"
+            f" COMMENT '{comment}' TBLPROPERTIES ({_properties(table)})"
+        )
+
+    def _constraints(self) -> list[str]:
+        return [
+            f"ALTER TABLE {self.full_name(physical(table.name))} ADD CONSTRAINT `{name}` CHECK ({condition})"
+            for table in self.data_tables()
+            for name, condition in table.checks
+        ]
+
+    def _check_drift(self) -> None:
+        """The physical columns are the declared ones, or an error that says how to make them so."""
+        names = [(f"{self.namespace.control(t.name.split('.')[1])}", t) for t in self.tables.values() if t.is_control]
+        for table in self.data_tables():
+            names += [(self.full_name(stored), table) for stored in self.physical_tables(table)]
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(lambda pair: drift(self._physical_columns(pair[0]), pair[1].stored), names))
+        for (name, table), difference in zip(names, found, strict=True):
+            if difference:
+                raise BadInput(
+                    f"{name} differs from tables/{table.name.replace('.', '/')}.sql: {difference}; add a numbered file"
+                    f" to tables/migrations that changes the table, or undo the change to the declaration"
+                )
+
+    def _physical_columns(self, name: str) -> dict[str, tuple[str, bool]]:
+        schema = self._spark.table(name).schema
+        return {field.name: (field.dataType.simpleString(), field.nullable) for field in schema.fields}
+
+    def _path(self, schema: str, name: str) -> Path | None:
+        return self._location / f"{self.namespace.prefix}{schema}" / name if self._location else None
+
+    def _exists(self, schema: str, name: str) -> bool:
+        return self._spark.catalog.tableExists(f"{self.namespace.schema(schema)}.`{name}`")
+
+    def _parallel(self, statements: Iterable[str]) -> None:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(self._spark.sql, statements))
+
+
+def drift(found: Mapping[str, tuple[str, bool]], declared: Iterable[Column]) -> str:
+    """What differs between a physical table and its declaration, in words; empty if nothing does."""
+    wanted = {column.name: column for column in declared}
+    missing = [name for name in wanted if name not in found]
+    unknown = [name for name in found if name not in wanted]
+    changed = [
+        f"{name} is {found[name][0]}, declared {column.type}"
+        for name, column in wanted.items()
+        if name in found and found[name][0] != _simple(column.type)
+    ]
+    parts = [f"missing {', '.join(missing)}"] if missing else []
+    parts += [f"unknown {', '.join(unknown)}"] if unknown else []
+    return "; ".join(parts + changed)
+
+
+def pruned_below(table: Table, ledger: LedgerView) -> int | None:
+    """The height at or below which every chain of a state table is compacted; None without any compaction."""
+    if table.kind != "state":
+        return None
+    histories = [h for (stage, _), h in ledger.histories().items() if stage in table.stages]
+    bases = [history.base() for history in histories]
+    if not any(bases):
+        return None
+    return min((base.height if base else -1 for base in bases), default=-1)
+
+
+def _properties(table: Table) -> str:
+    merged = {**PROPERTIES, **dict(table.properties)}
+    return ", ".join(f"'{key}' = '{value}'" for key, value in merged.items())
+
+
+def _simple(declared: str) -> str:
+    """A declared type as Spark prints it."""
+    text = re.sub(r"\s*([<>,:()])\s*", r"\1", declared.strip().lower())
+    text = re.sub(r"(?<=[<,])(\w+) (?=\w)", r"\1:", text)
+    return re.sub(r"\binteger\b", "int", re.sub(r"\blong\b", "bigint", text))

@@ -1,0 +1,53 @@
+"""control.chains: the chains that the lake follows, where their blocks come from, and their options."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from chainlake.errors import BadInput
+from chainlake.lake.clock import now
+from chainlake.lake.control import ControlTables
+
+
+@dataclass(frozen=True)
+class Chain:
+    """One chain."""
+
+    name: str
+    kind: str
+    source: str
+    options: Mapping[str, str]
+
+
+class Chains:
+    """The latest row of a chain holds."""
+
+    def __init__(self, control: ControlTables) -> None:
+        self._control = control
+        self._known: dict[str, Chain] | None = None
+
+    def all(self) -> dict[str, Chain]:
+        if self._known is None:
+            rows = sorted(self._control.read("chains"), key=lambda row: row["at"])
+            self._known = {
+                row["chain"]: Chain(row["chain"], row["kind"], row["source"], dict(row["options"] or ())) for row in rows
+            }
+        return self._known
+
+    def get(self, name: str) -> Chain:
+        if name not in self.all():
+            raise BadInput(f"unknown chain {name!r}: there are {', '.join(sorted(self.all())) or 'none yet'}")
+        return self.all()[name]
+
+    def add(self, chain: Chain) -> None:
+        """Remember a chain, or what changed of it. Its kind never changes."""
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", chain.name):
+            raise BadInput(f"chain name {chain.name!r}: use up to 63 letters, digits, '.', '_' and '-'")
+        known = self.all().get(chain.name)
+        if known and known.kind != chain.kind:
+            raise BadInput(f"chain {chain.name!r} is of kind {known.kind}, not {chain.kind}: choose another name")
+        if known == chain:
+            return
+        row = {"chain": chain.name, "kind": chain.kind, "source": chain.source, "options": dict(chain.options), "at": now()}
+        self._control.append("chains", [row])
+        self._known = None

@@ -1,0 +1,118 @@
+"""Writing one commit: append to all tables in parallel, then let the ledger decide."""
+
+import json
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from chainlake.errors import BadInput, BrokenPromise
+from chainlake.lake.ddl import Table
+from chainlake.lake.failpoint import failpoint
+from chainlake.lake.names import physical
+
+if TYPE_CHECKING:
+    from chainlake.lake.catalog import Catalog
+
+ATTEMPTS = 3
+
+
+@dataclass(frozen=True)
+class Appended:
+    """What one append wrote."""
+
+    version: int
+    rows: int
+    bytes: int
+    checksum: int
+    retries: int
+
+
+def checksum(table: Table) -> Column:
+    """An order-free checksum of rows as stored, without the commit that wrote them."""
+    columns = [_hashable(column.name, column.type) for column in table.stored if column.name != "_commit"]
+    return F.coalesce(F.bit_xor(F.xxhash64(*columns)), F.lit(0).cast("bigint"))
+
+
+def append_all(
+    catalog: "Catalog", frames: Mapping[str, DataFrame], commit_id: int, heights: tuple[int, int]
+) -> dict[str, Appended]:
+    """Append every frame to its table. Nothing of it is visible until the ledger has the commit."""
+    failpoint("before_appends")
+
+    def one(item: tuple[str, DataFrame]) -> Appended:
+        done = append(catalog, catalog.table(item[0]), physical(item[0]), item[1], commit_id, heights)
+        failpoint("after_append")
+        return done
+
+    with ThreadPoolExecutor(max(1, len(frames))) as pool:
+        results = list(pool.map(one, frames.items()))
+    failpoint("after_appends")
+    return {physical(name): result for name, result in zip(frames, results, strict=True)}
+
+
+def append(
+    catalog: "Catalog", table: Table, stored: str, frame: DataFrame, commit_id: int, heights: tuple[int, int]
+) -> Appended:
+    """One append to one physical table. A lost answer is looked up in Delta's log, so a retry never doubles rows."""
+    log = catalog.log(stored)
+    prepared = _prepared(table, frame, commit_id)
+    for attempt in range(ATTEMPTS):
+        seen = Observation()
+        observed = prepared.observe(
+            seen,
+            F.count(F.lit(1)).alias("rows"),
+            F.min("_height").alias("low"),
+            F.max("_height").alias("high"),
+            checksum(table).alias("checksum"),
+        )
+        try:
+            (
+                observed.write.format("delta")
+                .mode("append")
+                .option("userMetadata", json.dumps({"commit": commit_id}))
+                .saveAsTable(catalog.full_name(stored))
+            )
+        except PySparkException:
+            if attempt + 1 == ATTEMPTS or log.version_of("commit", commit_id) is not None:
+                raise
+            time.sleep(0.2 * (attempt + 1))
+            continue
+        version = log.version_of("commit", commit_id)
+        if version is None:
+            raise BrokenPromise(f"{stored}: the append of commit {commit_id} is not in the table's history")
+        _check_heights(stored, seen.get["low"], seen.get["high"], heights)
+        return Appended(version.version, seen.get["rows"], version.bytes, seen.get["checksum"], attempt)
+    raise AssertionError("unreachable")
+
+
+def _prepared(table: Table, frame: DataFrame, commit_id: int) -> DataFrame:
+    given = set(frame.columns)
+    columns = []
+    for column in table.stored:
+        if column.name == "_commit":
+            columns.append(F.lit(commit_id).cast("bigint").alias("_commit"))
+        elif column.name == "_deleted" and "_deleted" not in given:
+            columns.append(F.lit(False).alias("_deleted"))
+        elif column.name not in given:
+            raise BadInput(f"the stage's frame for {table.name} has no column {column.name}: it has {sorted(given)}")
+        else:
+            columns.append(F.col(column.name).cast(column.type).alias(column.name))
+    return frame.select(*columns)
+
+
+def _check_heights(stored: str, low: int | None, high: int | None, heights: tuple[int, int]) -> None:
+    if low is not None and high is not None and (low <= heights[0] or high > heights[1]):
+        raise BrokenPromise(
+            f"{stored}: rows of heights {low} to {high} in a batch of {heights[0] + 1} to {heights[1]}; fix the stage"
+        )
+
+
+def _hashable(name: str, declared: str) -> Column:
+    """Maps cannot be hashed; their JSON can."""
+    return F.to_json(F.struct(name)) if "map<" in declared.lower() else F.col(name)

@@ -1,0 +1,86 @@
+"""What Delta's own log says about a table: versions, who wrote them, how much.
+
+Local tables are read from their log directory, which costs microseconds; elsewhere DESCRIBE HISTORY answers the same.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Version:
+    """One Delta commit of a table."""
+
+    version: int
+    operation: str
+    mark: dict[str, Any]
+    rows: int
+    bytes: int
+    timestamp_ms: int
+
+
+class DeltaLog:
+    """The log of one table."""
+
+    def __init__(self, spark: SparkSession, table: str, location: Path | None) -> None:
+        self._spark = spark
+        self._table = table
+        self._log = location / "_delta_log" if location else None
+
+    def latest(self) -> int:
+        """The newest version."""
+        if self._log is None:
+            return self.newest(1)[0].version
+        return max(int(path.name[:20]) for path in self._log.glob("*.json") if path.name[:20].isdigit())
+
+    def newest(self, count: int) -> list[Version]:
+        """The newest versions, newest first."""
+        if self._log is None:
+            return self._describe(f" LIMIT {count}")
+        top = self.latest()
+        versions = (self._read(version) for version in range(top, max(-1, top - count), -1))
+        return [version for version in versions if version is not None]
+
+    def all(self) -> list[Version]:
+        """Every version that the log still has, newest first."""
+        return self._describe("") if self._log is None else self.newest(self.latest() + 1)
+
+    def version_of(self, mark: str, value: int | str, within: int = 50) -> Version | None:
+        """The version that carries `value` under `mark` in its metadata, among the newest."""
+        return next((v for v in self.newest(within) if v.mark.get(mark) == value), None)
+
+    def _read(self, version: int) -> Version | None:
+        assert self._log is not None
+        try:
+            lines = (self._log / f"{version:020d}.json").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return None
+        info = next((action["commitInfo"] for line in lines if "commitInfo" in (action := json.loads(line))), {})
+        metrics = info.get("operationMetrics", {})
+        return _version(version, info.get("operation", "?"), info.get("userMetadata"), metrics, info.get("timestamp", 0))
+
+    def _describe(self, limit: str) -> list[Version]:
+        history = self._spark.sql(f"DESCRIBE HISTORY {self._table}{limit}")
+        rows = history.selectExpr(
+            "version", "operation", "userMetadata", "operationMetrics", "unix_millis(timestamp) AS at"
+        ).collect()
+        return [_version(row[0], row[1], row[2], row[3] or {}, row[4]) for row in rows]
+
+
+def _version(version: int, operation: str, metadata: str | None, metrics: dict[str, str], at: int) -> Version:
+    try:
+        mark = json.loads(metadata) if metadata else {}
+    except ValueError:
+        mark = {}
+    return Version(
+        version=version,
+        operation=operation,
+        mark=mark if isinstance(mark, dict) else {},
+        rows=int(metrics.get("numOutputRows", 0)),
+        bytes=int(metrics.get("numOutputBytes", 0)),
+        timestamp_ms=at,
+    )

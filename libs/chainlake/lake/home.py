@@ -1,0 +1,39 @@
+"""The home directory of a local lake: tables, the Spark server's files, demo chains, executed notebooks."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from chainlake.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Home:
+    """Paths under one home."""
+
+    path: Path
+
+    @property
+    def warehouse(self) -> Path:
+        return self.path / "warehouse"
+
+    @property
+    def server(self) -> Path:
+        return self.path / "server"
+
+    @property
+    def demo(self) -> Path:
+        return self.path / "demo"
+
+
+def find_home(given: str | os.PathLike[str] | None = None) -> Home:
+    """`given`, else $LAKE_HOME, else `.lake`; made if missing, and writable."""
+    path = Path(given or os.environ.get("LAKE_HOME") or ".lake").expanduser().absolute()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        probe = path / f".writable.{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise BadInput(f"home directory {path} cannot be written ({error.strerror}): choose another with --home") from None
+    return Home(path)

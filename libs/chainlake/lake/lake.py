@@ -1,0 +1,194 @@
+"""The lake as people use it: one object with everything that one can do."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession
+
+from chainlake.errors import BadInput
+from chainlake.lake.catalog import Catalog
+from chainlake.lake.chains import Chain, Chains
+from chainlake.lake.control import ControlTables
+from chainlake.lake.guardrail import Guardrail
+from chainlake.lake.health import Health
+from chainlake.lake.home import Home, find_home
+from chainlake.lake.lease import Lease
+from chainlake.lake.ledger import Ledger
+from chainlake.lake.names import Namespace
+from chainlake.lake.reader import Snapshot
+from chainlake.lake.rollback import rollback
+from chainlake.lake.runner import ChainSummary, LaneRun
+from chainlake.lake.runs import Runs
+from chainlake.lake.session import get_spark, is_local
+from chainlake.lake.stage import Stage, Stages
+from chainlake.lake.visibility import Commit
+from chainlake.paths import tables_dir
+from chainlake.sources.formats import DOMAIN_OF, check_options, format_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Lake:
+    """Tables, stages and chains of one lake."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        namespace: Namespace,
+        location: Path | None,
+        stages: Iterable[Stage],
+        directories: Sequence[Path] = (),
+    ) -> None:
+        self.spark = spark
+        self.namespace = namespace
+        self.catalog = Catalog(spark, namespace, location, [tables_dir(), *directories])
+        self.catalog.ensure()
+        self.control = ControlTables(spark, namespace)
+        self.ledger = Ledger(spark, namespace)
+        self.stages = Stages(tuple(stages))
+        self.chains = Chains(self.control)
+        self.health = Health(self.control)
+        self.runs = Runs(self.control)
+        self._pinned: Snapshot | None = None
+
+    # Reading
+
+    def snapshot(self, tables: Iterable[str] | None = None) -> Snapshot:
+        """The lake as it is now; whatever is read through it stays as it is now."""
+        stages = None if tables is None else {stage for name in tables for stage in self.catalog.table(name).stages}
+        return Snapshot(self.spark, self.catalog, self.ledger.read(stages))
+
+    def pin(self) -> Snapshot:
+        """From here on, `table` reads this moment, until `unpin`: a whole notebook sees one state of the lake."""
+        self._pinned = self.snapshot()
+        return self._pinned
+
+    def unpin(self) -> None:
+        self._pinned = None
+
+    def table(
+        self,
+        name: str,
+        *,
+        chain: str | None = None,
+        height: int | None = None,
+        seq: int | None = None,
+        at: datetime | None = None,
+    ) -> DataFrame:
+        """Committed rows of a table: at the head, or as of a block, a ledger seq or a time."""
+        snapshot = self._pinned or self.snapshot([name])
+        return snapshot.table(name, chain=chain, height=height, seq=seq, at=at)
+
+    def history(self, name: str, *, chain: str | None = None) -> DataFrame:
+        """Every visible row of a table with its `_height`, after-images and deletions included."""
+        return (self._pinned or self.snapshot([name])).history(name, chain=chain)
+
+    # Chains and stages
+
+    def chain(self, name: str) -> Chain:
+        return self.chains.get(name)
+
+    def add_chain(self, name: str, kind: str, source: str, options: Mapping[str, str] | None = None) -> Chain:
+        """Follow a chain: remember where its blocks come from."""
+        check_options(kind, options or {})
+        format_of(kind).expand(source)
+        chain = Chain(name, kind, os.path.abspath(source) if "://" not in source else source, dict(options or {}))
+        self.chains.add(chain)
+        return chain
+
+    def ingest(self, name: str, kind: str, source: str, options: Mapping[str, str] | None = None) -> "pd.DataFrame":
+        """Follow a chain and take its blocks into raw."""
+        self.add_chain(name, kind, source, options)
+        return self.run_stage(f"raw.{DOMAIN_OF[kind]}", chains=name)
+
+    def chains_of(self, stage: Stage) -> list[str]:
+        return sorted(name for name, chain in self.chains.all().items() if chain.kind == stage.kind)
+
+    def input_tables(self, stage: Stage) -> list[str]:
+        return [table for name in stage.inputs for table in self.stages.get(name).tables]
+
+    def run_stage(
+        self,
+        name: str,
+        *,
+        chains: str | Sequence[str] = (),
+        max_blocks: int | None = None,
+        max_rows: int | None = None,
+    ) -> "pd.DataFrame":
+        """Advance a stage over its chains until it has caught up. One row per chain tells what was done."""
+        import pandas as pd
+
+        stage = self.stages.get(name)
+        summaries: list[ChainSummary] = []
+        for lane, members in self._lanes(stage, [chains] if isinstance(chains, str) and chains else list(chains)).items():
+            summaries += self._run_lane(stage, lane, members, max_blocks, max_rows)
+        return pd.DataFrame([vars(summary) for summary in summaries], columns=list(vars(ChainSummary("", ""))))
+
+    def require_healthy(self, stage: str) -> None:
+        """Raise Degraded if a chain of the stage is."""
+        self.health.require(stage, self.chains_of(self.stages.get(stage)))
+
+    def rollback(self, stage: str, chain: str, height: int, *, why: str, force: bool = False) -> list[Commit]:
+        """Take a stage, and all that consumed it, back to a height."""
+        return rollback(self, stage, chain, height, why, force)
+
+    @contextmanager
+    def lease(self, stage: str, lane: str) -> Iterator[Lease]:
+        """The right to write a lane."""
+        with Lease(self.control, self.ledger, stage, lane) as lease:
+            yield lease
+
+    def _lanes(self, stage: Stage, wanted: Sequence[str]) -> dict[str, list[str]]:
+        known = self.chains_of(stage)
+        for chain in wanted:
+            if chain not in known:
+                raise BadInput(f"{stage.name} has no chain {chain!r}: there are {', '.join(known) or 'none yet'}")
+        lanes: dict[str, list[str]] = {}
+        for chain in wanted or known:
+            lanes.setdefault(stage.lane_of(chain), []).append(chain)
+        return lanes
+
+    def _run_lane(
+        self, stage: Stage, lane: str, members: list[str], max_blocks: int | None, max_rows: int | None
+    ) -> list[ChainSummary]:
+        degraded = self.health.degraded()
+        stopped = [
+            ChainSummary(stage.name, chain, status="degraded", error=degraded[stage.name, chain])
+            for chain in members
+            if (stage.name, chain) in degraded
+        ]
+        going = [chain for chain in members if (stage.name, chain) not in degraded]
+        if not going:
+            return stopped
+        Guardrail(self.control).check(stage.name)
+        make = stage.runner or LaneRun
+        try:
+            with self.lease(stage.name, lane) as lease:
+                run = make(self, stage, going, lease, max_blocks or stage.max_blocks, max_rows or stage.max_rows)
+                return stopped + run.run()
+        finally:
+            self.runs.flush()
+
+
+def open_lake(
+    home: str | os.PathLike[str] | None = None,
+    *,
+    namespace: Namespace | None = None,
+    stages: Iterable[Stage] = (),
+    directories: Sequence[Path] = (),
+) -> Lake:
+    """Open the lake of a home (local) or of the catalog and schema prefix in the environment (Databricks)."""
+    from chainlake.stages import all_stages
+
+    names = namespace or Namespace(os.environ.get("LAKE_CATALOG", ""), os.environ.get("LAKE_PREFIX", ""))
+    if not is_local():
+        return Lake(get_spark(), names, None, (*all_stages(), *stages), directories)
+    place: Home = find_home(home)
+    return Lake(get_spark(place), names, place.warehouse, (*all_stages(), *stages), directories)
+
+

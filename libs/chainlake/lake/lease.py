@@ -1,0 +1,117 @@
+"""Who may write a lane. A lease has an epoch that only grows; a commit with an old epoch is refused by the ledger.
+
+Taking a lease is a compare-and-swap on its epoch. Taking it over from a writer that did not release it also uses up the seq at
+which that writer would commit (see `Ledger.fence`), so that its append is refused even if it wakes up much later.
+"""
+
+import secrets
+import threading
+import time
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from chainlake.errors import Fenced, LeaseHeld
+from chainlake.lake.clock import now, process_id, process_is_dead
+from chainlake.lake.control import ControlTables
+from chainlake.lake.failpoint import failpoint
+from chainlake.lake.ledger import Ledger, is_conflict
+
+TTL_SECONDS = 60.0
+HELD, RELEASED = "held", "released"
+
+
+@dataclass(frozen=True)
+class LeaseRow:
+    """The state of a lane's lease."""
+
+    epoch: int
+    owner: str
+    state: str
+    expires_at: datetime
+
+    def is_free(self) -> bool:
+        return self.state == RELEASED or self.expires_at <= now() or process_is_dead(self.owner)
+
+
+class Lease:
+    """A held lease. Use as a context manager; renews itself while the work goes on."""
+
+    def __init__(
+        self, control: ControlTables, ledger: Ledger, stage: str, lane: str, ttl: float = TTL_SECONDS, force: bool = False
+    ) -> None:
+        self._control = control
+        self._ledger = ledger
+        self.stage = stage
+        self.lane = lane
+        self._ttl = ttl
+        self._force = force
+        self._owner = f"{process_id()}:{secrets.token_hex(4)}"
+        self._stop = threading.Event()
+        self._renewed = 0.0
+        self._lost: str | None = None
+        self.epoch = 0
+
+    def __enter__(self) -> "Lease":
+        current = read_lease(self._control, self.stage, self.lane)
+        if current and not self._force and not current.is_free():
+            raise LeaseHeld(
+                f"{self.stage} {self.lane} is being written by {current.owner} (epoch {current.epoch}, until"
+                f" {current.expires_at:%H:%M:%S} UTC): wait, or stop that process"
+            )
+        self.epoch = current.epoch + 1 if current else 1
+        self._write(HELD, txnAppId=f"lease:{self.stage}@{self.lane}", txnVersion=self.epoch)
+        failpoint("after_lease")
+        after = read_lease(self._control, self.stage, self.lane)
+        if after is None or (after.epoch, after.owner) != (self.epoch, self._owner):
+            raise LeaseHeld(f"{self.stage} {self.lane}: another writer took the lease at the same moment; run again")
+        if current and current.state != RELEASED:
+            why = f"lease taken over from {current.owner} (epoch {current.epoch})"
+            self._ledger.fence(self.stage, self.lane, self.epoch, why)
+        threading.Thread(target=self._renew, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._stop.set()
+        if self._lost is None and kind is not Fenced:
+            self._write(RELEASED)
+
+    def check(self) -> None:
+        """Raise Fenced if the lease is known to be lost."""
+        if self._lost:
+            raise Fenced(self._lost)
+
+    def _renew(self) -> None:
+        while not self._stop.wait(self._ttl / 6):
+            if time.monotonic() - self._renewed < self._ttl / 3:
+                continue
+            try:
+                row = read_lease(self._control, self.stage, self.lane)
+                if row and row.epoch > self.epoch:
+                    self._lost = f"{self.stage} {self.lane}: {row.owner} took the lease (epoch {row.epoch}); run again"
+                    return
+                if not self._stop.is_set():
+                    self._write(HELD)
+            except PySparkException:
+                continue
+
+    def _write(self, state: str, **options: Any) -> None:
+        self._renewed = time.monotonic()
+        at = now()
+        expires = at + timedelta(seconds=self._ttl)
+        row = {"stage": self.stage, "lane": self.lane, "epoch": self.epoch, "owner": self._owner, "state": state}
+        try:
+            self._control.append("leases", [{**row, "expires_at": expires, "at": at}], **options)
+        except PySparkException as error:
+            if not is_conflict(error):
+                raise
+
+
+def read_lease(control: ControlTables, stage: str, lane: str) -> LeaseRow | None:
+    """The lane's newest lease row."""
+    rows = control.read("leases", (F.col("stage") == stage) & (F.col("lane") == lane))
+    newest = max(rows, key=lambda row: (row["epoch"], row["state"] == RELEASED, row["at"]), default=None)
+    return LeaseRow(newest["epoch"], newest["owner"], newest["state"], newest["expires_at"]) if newest else None

@@ -1,0 +1,137 @@
+"""control.ledger: reading it, and the one append that makes a commit exist.
+
+The append is a compare-and-swap: Delta's transaction version of a lane is its seq, which must grow. A concurrent writer gets a
+conflict; a late one is skipped silently. So the row is always read back, and only our own commit id means success.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, fields, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from chainlake.errors import BadInput, Fenced
+from chainlake.lake.clock import new_commit_id, now
+from chainlake.lake.names import Namespace
+from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView
+
+COLUMNS = [column.name for column in fields(Commit)]
+
+
+class Ledger:
+    """The ledger of one lake."""
+
+    def __init__(self, spark: SparkSession, namespace: Namespace) -> None:
+        self._spark = spark
+        self._namespace = namespace
+        self._schema: StructType | None = None
+        self.table = namespace.control("ledger")
+
+    def read(self, stages: Iterable[str] | None = None) -> LedgerView:
+        """The ledger now, optionally of some stages only."""
+        frame = self._spark.table(self.table)
+        if stages is not None:
+            frame = frame.filter(F.col("stage").isin(list(stages)))
+        return LedgerView(_commits(frame))
+
+    def append(self, rows: Sequence[Commit]) -> None:
+        """Commit the rows of one lane (same stage, lane, seq and commit id), or raise Fenced with nothing visible."""
+        first = rows[0]
+        error = self._try_append(rows)
+        if self._committed(first) != {first.commit_id}:
+            if error is not None and not is_conflict(error):
+                raise error
+            raise Fenced(
+                f"{first.stage} {first.lane}: seq {first.seq} was taken by another writer while this one (epoch"
+                f" {first.epoch}) worked; nothing of its batch is visible, run again"
+            )
+
+    def fence(self, stage: str, lane: str, epoch: int, why: str) -> None:
+        """Use up the seq that an older writer of the lane would commit at, with a rollback row that changes nothing."""
+        while True:
+            view = self.read([stage])
+            histories = [h for (_, c), h in view.histories().items() if h.commits and h.commits[-1].lane == lane]
+            if not histories:
+                return
+            history = max(histories, key=lambda h: h.seq())
+            head, last = history.head(), history.commits[-1]
+            if head is None:
+                return
+            row = replace(
+                last,
+                kind=ROLLBACK,
+                seq=last.seq + 1,
+                commit_id=new_commit_id(),
+                base_height=head.height,
+                height=head.height,
+                block_hash=head.block_hash,
+                roots=head.roots,
+                rows={},
+                checksums={},
+                epoch=epoch,
+                run_id=None,
+                why=why,
+                committed_at=now(),
+            )
+            try:
+                self.append([row])
+                return
+            except Fenced:
+                continue
+
+    def _try_append(self, rows: Sequence[Commit]) -> PySparkException | None:
+        first = rows[0]
+        writer = (
+            self._frame(rows)
+            .coalesce(1)
+            .write.format("delta")
+            .mode("append")
+            .option("txnAppId", f"{self._namespace.prefix}{first.stage}@{first.lane}")
+            .option("txnVersion", first.seq)
+            .option("userMetadata", json.dumps({"commit": first.commit_id}))
+        )
+        try:
+            writer.saveAsTable(self.table)
+        except PySparkException as error:
+            return error
+        return None
+
+    def _committed(self, row: Commit) -> set[int]:
+        found = (
+            self._spark.table(self.table)
+            .filter((F.col("stage") == row.stage) & (F.col("lane") == row.lane) & (F.col("seq") == row.seq))
+            .select("commit_id")
+            .distinct()
+            .collect()
+        )
+        return {line[0] for line in found}
+
+    def _frame(self, rows: Sequence[Commit]) -> DataFrame:
+        if self._schema is None:
+            self._schema = self._spark.table(self.table).schema
+        schema = self._schema
+        values = [asdict(row) for row in rows]
+        return self._spark.createDataFrame([tuple(value[f.name] for f in schema.fields) for value in values], schema)
+
+
+def _commits(frame: DataFrame) -> list[Commit]:
+    return [_commit(row) for row in frame.select(*COLUMNS).toArrow().to_pylist()]
+
+
+def _commit(row: dict[str, Any]) -> Commit:
+    for name in ("roots", "inputs", "delta_versions", "rows", "checksums"):
+        row[name] = dict(row[name] or ())
+    if not isinstance(row["committed_at"], datetime) or row["height"] is None:
+        raise BadInput(f"control.ledger has a corrupt row: {row['stage']} {row['chain']} seq {row['seq']}; restore it")
+    row["committed_at"] = row["committed_at"].astimezone(timezone.utc)
+    return Commit(**row)
+
+
+def is_conflict(error: PySparkException) -> bool:
+    """Delta refused the write because another one came first."""
+    return "DELTA_CONCURRENT" in str(error) or "ConcurrentTransaction" in str(error)

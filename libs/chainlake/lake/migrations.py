@@ -1,0 +1,92 @@
+"""Schema changes of an existing lake: numbered files in tables/migrations, applied once, in order, safe to repeat.
+
+A file holds `ALTER TABLE store.<physical> …` statements separated by `;`. Adding a column that is there already is skipped, so
+that a crash between a change and its record does no harm.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from chainlake.errors import BadInput
+from chainlake.lake.clock import now
+
+if TYPE_CHECKING:
+    from chainlake.lake.catalog import Catalog
+
+
+@dataclass(frozen=True)
+class Migration:
+    """One file."""
+
+    number: int
+    name: str
+    text: str
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256(self.text.encode()).hexdigest()
+
+    def statements(self) -> list[str]:
+        lines = [line for line in self.text.splitlines() if not line.strip().startswith("--")]
+        return [part.strip() for part in "\n".join(lines).split(";") if part.strip()]
+
+
+def find(directories: Iterable[Path]) -> list[Migration]:
+    """All migrations, by number."""
+    found = []
+    for path in sorted(p for directory in directories for p in (directory / "migrations").glob("*.sql")):
+        match = re.match(r"(\d{4})_\w+\.sql$", path.name)
+        if not match:
+            raise BadInput(f"{path}: a migration is named 0001_what_changes.sql")
+        found.append(Migration(int(match.group(1)), path.name, path.read_text(encoding="utf-8")))
+    numbers = [migration.number for migration in found]
+    if numbers != sorted(set(numbers)):
+        raise BadInput(f"migration numbers must be unique and in order: {numbers}")
+    return found
+
+
+def migrate(spark: SparkSession, catalog: "Catalog", directories: Iterable[Path], fresh: bool) -> list[str]:
+    """Apply what this lake has not had. A new lake is made from the declarations and has had them all."""
+    wanted = find(directories)
+    if not wanted:
+        return []
+    table = catalog.namespace.control("migrations")
+    applied = {row[0]: row[1] for row in spark.table(table).select("number", "digest").collect()}
+    done = []
+    for migration in wanted:
+        if migration.number in applied:
+            if applied[migration.number] != migration.digest:
+                raise BadInput(f"migration {migration.name} was changed after it was applied: add a new one instead")
+            continue
+        if not fresh:
+            for statement in migration.statements():
+                _apply(spark, catalog, statement)
+        record = [(migration.number, migration.name, migration.digest, now())]
+        frame = spark.createDataFrame(record, spark.table(table).schema)
+        frame.write.format("delta").mode("append").saveAsTable(table)
+        done.append(migration.name)
+    return done
+
+
+def _apply(spark: SparkSession, catalog: "Catalog", statement: str) -> None:
+    match = re.match(r"ALTER TABLE (store|control)\.(\w+)\s+(.*)$", statement, re.DOTALL | re.IGNORECASE)
+    if not match:
+        raise BadInput(f"a migration may only ALTER TABLE store.<name> or control.<name>: {statement[:60]!r}")
+    schema, name, change = match.groups()
+    full = f"{catalog.namespace.schema(schema.lower())}.`{name}`"
+    column = re.match(r"ADD COLUMNS?\s*\(?\s*`?(\w+)", change, re.IGNORECASE)
+    if column and column.group(1) in spark.table(full).columns:
+        return
+    mark = json.dumps({"migration": name})
+    spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", mark)
+    try:
+        spark.sql(f"ALTER TABLE {full} {change}")
+    finally:
+        spark.conf.unset("spark.databricks.delta.commitInfo.userMetadata")

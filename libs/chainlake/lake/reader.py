@@ -1,0 +1,191 @@
+"""Reading as of one ledger snapshot. Everything read through one `Snapshot` belongs to the same moment, for as long as one likes.
+
+Two axes of time: by block (`height`), and by what the lake believed when (`seq`, `at`).
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as F
+
+from chainlake.errors import BadInput
+from chainlake.lake.clock import now
+from chainlake.lake.ddl import Table
+from chainlake.lake.names import physical
+from chainlake.lake.visibility import Commit, History, LedgerView, Visible
+
+if TYPE_CHECKING:
+    from chainlake.lake.catalog import Catalog
+
+RETENTION = timedelta(days=30)
+
+
+class Snapshot:
+    """The lake at one moment."""
+
+    def __init__(self, spark: SparkSession, catalog: "Catalog", ledger: LedgerView) -> None:
+        self._spark = spark
+        self._catalog = catalog
+        self.ledger = ledger
+
+    def table(
+        self,
+        name: str,
+        *,
+        chain: str | None = None,
+        height: int | None = None,
+        seq: int | None = None,
+        at: datetime | None = None,
+    ) -> DataFrame:
+        """What the view of the same name shows, at the head or as of a block, a ledger seq or a time."""
+        table = self._catalog.table(name)
+        if table.is_control:
+            return self._spark.table(self._catalog.namespace.control(name.split(".")[1]))
+        histories = self._histories(table, chain, seq, at)
+        self._check_height(table, histories, chain, height)
+        versioned = seq is not None or at is not None
+        frame = self._stored(table, histories, versioned)
+        if table.kind == "state":
+            bases = {} if versioned else self._bases(histories, height)
+            return shown(table, self._state(table, frame, histories, bases, height))
+        return shown(table, self._visible(frame, _visible(histories, height), {}))
+
+    def history(self, name: str, *, chain: str | None = None) -> DataFrame:
+        """Every visible row of a table with its `_height`: for state tables all after-images, deletions included."""
+        table = self._catalog.table(name)
+        frame = self._spark.table(self._catalog.namespace.store(name))
+        return self._visible(frame, _visible(self._histories(table, chain, None, None), None), {})
+
+    def between(self, name: str, ranges: Mapping[str, tuple[int, int]]) -> DataFrame:
+        """Visible rows of heights in (from, to] of each chain, with the kernel's `_chain` and `_height`."""
+        table = self._catalog.table(name)
+        histories = {chain: self._history(table, chain) for chain in ranges}
+        live = [v for chain, (low, high) in ranges.items() for v in histories[chain].visible(high) if v.limit > low]
+        lower = {chain: low for chain, (low, _) in ranges.items()}
+        return self._visible(self._spark.table(self._catalog.namespace.store(name)), live, lower)
+
+    def state(self, name: str, heights: Mapping[str, int], keys: DataFrame | None = None) -> DataFrame:
+        """State rows as of a height per chain, with the kernel's columns; with `keys` (`_chain` and the table's key), only those."""
+        table = self._catalog.table(name)
+        histories = {chain: self._history(table, chain) for chain in heights}
+        live = [v for chain, height in heights.items() for v in histories[chain].visible(height)]
+        bases = {c: b for c, h in heights.items() if (b := histories[c].base(h)) is not None}
+        return self._latest(table, self._spark.table(self._catalog.namespace.store(name)), live, bases, keys)
+
+    def _state(
+        self,
+        table: Table,
+        frame: DataFrame,
+        histories: Mapping[str, History],
+        bases: Mapping[str, Commit],
+        height: int | None,
+    ) -> DataFrame:
+        return self._latest(table, frame, _visible(histories, height), bases, None)
+
+    def _latest(
+        self,
+        table: Table,
+        frame: DataFrame,
+        live: Sequence[Visible],
+        bases: Mapping[str, Commit],
+        keys: DataFrame | None,
+    ) -> DataFrame:
+        lower = {chain: commit.height for chain, commit in bases.items()}
+        tail = self._visible(frame, [v for v in live if v.limit > lower.get(v.commit.chain, -1)], lower)
+        on = ["_chain", *table.state_key]
+        if keys is not None:
+            tail = tail.join(F.broadcast(keys.select(*on).distinct()), on, "left_semi")
+        newest = Window.partitionBy(*on).orderBy(F.col("_height").desc())
+        tail = tail.withColumn("_newest", F.row_number().over(newest)).filter("_newest = 1").drop("_newest")
+        if not bases:
+            return tail.filter("NOT _deleted")
+        base = self._base_rows(table, bases)
+        if keys is not None:
+            base = base.join(F.broadcast(keys.select(*on).distinct()), on, "left_semi")
+        untouched = base.join(tail.select(*on), on, "left_anti")
+        return untouched.select(*tail.columns).unionByName(tail.filter("NOT _deleted"))
+
+    def _base_rows(self, table: Table, bases: Mapping[str, Commit]) -> DataFrame:
+        frame = self._spark.table(self._catalog.namespace.base(table.name))
+        live = [Visible(commit, commit.height) for commit in bases.values()]
+        return self._visible(frame, live, {})
+
+    def _visible(self, frame: DataFrame, live: Sequence[Visible], lower: Mapping[str, int]) -> DataFrame:
+        """Rows of the given commits up to their limits. The ranges in front let Delta skip files."""
+        if not live:
+            return frame.filter(F.lit(False))
+        ids = [v.commit.commit_id for v in live]
+        lows = [lower.get(v.commit.chain, -1) for v in live]
+        chains = sorted({v.commit.chain for v in live})
+        frame = frame.filter(F.col("_commit").between(min(ids), max(ids)))
+        frame = frame.filter((F.col("_height") > min(lows)) & (F.col("_height") <= max(v.limit for v in live)))
+        if len(chains) <= 64:
+            frame = frame.filter(F.col("_chain").isin(chains))
+        rows = [(v.commit.chain, v.commit.commit_id, low, v.limit) for v, low in zip(live, lows, strict=True)]
+        allowed = self._spark.createDataFrame(rows, "v_chain string, v_commit long, v_low long, v_limit long")
+        inside = (
+            (F.col("_commit") == F.col("v_commit"))
+            & (F.col("_chain") == F.col("v_chain"))
+            & (F.col("_height") > F.col("v_low"))
+            & (F.col("_height") <= F.col("v_limit"))
+        )
+        return frame.join(F.broadcast(allowed), inside, "left_semi")
+
+    def _stored(self, table: Table, histories: Mapping[str, History], versioned: bool) -> DataFrame:
+        """The physical table: as of the recorded Delta version where one is asked for and retention still has it."""
+        full = self._catalog.namespace.store(table.name)
+        if not versioned:
+            return self._spark.table(full)
+        stored = physical(table.name)
+        made = [(c.delta_versions[stored], c.committed_at) for h in histories.values() for c in h.commits if stored in c.delta_versions]
+        if not made or max(made)[1] <= now() - RETENTION:
+            return self._spark.table(full)
+        return self._spark.sql(f"SELECT * FROM {full} VERSION AS OF {max(made)[0]}")
+
+    def _histories(
+        self, table: Table, chain: str | None, seq: int | None, at: datetime | None
+    ) -> dict[str, History]:
+        chains = self.ledger.chains(table.stages)
+        if chain is not None and chain not in chains:
+            raise BadInput(f"unknown chain {chain!r} for {table.name}: there are {', '.join(chains) or 'none yet'}")
+        if seq is not None and chain is None:
+            raise BadInput("a seq counts the commits of one chain: name the chain too")
+        found = {c: self._history(table, c) for c in chains if chain in (None, c)}
+        if seq is not None:
+            top = max(history.seq() for history in found.values())
+            if not 1 <= seq <= top:
+                raise BadInput(f"seq {seq} of {table.name} {chain} does not exist: there are 1 to {top}")
+            found = {c: history.as_of_seq(seq) for c, history in found.items()}
+        if at is not None:
+            found = {c: history.as_of_time(at) for c, history in found.items()}
+        return found
+
+    def _history(self, table: Table, chain: str) -> History:
+        return History(c for stage in table.stages for c in self.ledger.of(stage, chain).commits)
+
+    def _bases(self, histories: Mapping[str, History], height: int | None) -> dict[str, Commit]:
+        return {chain: base for chain, h in histories.items() if (base := h.base(height)) is not None}
+
+    def _check_height(
+        self, table: Table, histories: Mapping[str, History], chain: str | None, height: int | None
+    ) -> None:
+        if height is None:
+            return
+        heads = [head.height for history in histories.values() if (head := history.head()) is not None]
+        if height < 0 or not heads or height > max(heads):
+            where = f"{table.name} {chain}" if chain else table.name
+            raise BadInput(f"height {height} of {where} is not there: the head is {max(heads, default='none')}")
+
+
+def shown(table: Table, frame: DataFrame) -> DataFrame:
+    """The columns of the reader's view."""
+    kernel = [F.col("_chain").alias("chain")]
+    if table.kind != "state":
+        kernel.append(F.col("_height").alias("height"))
+    return frame.select(*kernel, *[F.col(column.name) for column in table.columns])
+
+
+def _visible(histories: Mapping[str, History], height: int | None) -> list[Visible]:
+    return [v for history in histories.values() for v in history.visible(height)]

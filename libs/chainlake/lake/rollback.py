@@ -1,0 +1,73 @@
+"""Taking a chain back to a height: one ledger row per stage, furthest downstream first, nothing rewritten."""
+
+from typing import TYPE_CHECKING
+
+from chainlake.errors import BadInput, Fenced
+from chainlake.lake.clock import actor
+from chainlake.lake.runner import rollback_row
+from chainlake.lake.stage import Stage
+from chainlake.lake.visibility import Commit, LedgerView
+from chainlake.sources.formats import FORMATS, rollback_window
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+ATTEMPTS = 5
+
+
+def rollback(lake: "Lake", stage: str, chain: str, height: int, why: str, force: bool = False) -> list[Commit]:
+    """Take a stage and every stage that consumed it back to a height. A writer at work is fenced and stops."""
+    first = lake.stages.get(stage)
+    view = lake.ledger.read(s.name for s in lake.stages.all())
+    _check(lake, view, first, chain, height, why, force)
+    reason = f"{why} ({actor()})"
+    done: list[Commit] = []
+    for one in lake.stages.downstream(stage):
+        head = view.of(one.name, chain).head()
+        if head is not None and head.height > height:
+            _use_full_history(lake, view, one, chain, height)
+            done.append(_append(lake, view, one, chain, height, reason))
+    return done
+
+
+def _append(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int, why: str) -> Commit:
+    """The ledger row of one stage. Retried if a writer commits at the same moment."""
+    for attempt in range(ATTEMPTS):
+        history = view.of(stage.name, chain)
+        inputs = {name: view.of(name, chain).seq() for name in stage.inputs}
+        row = rollback_row(view, lake, stage, chain, height, why, history.epoch(), None, inputs)
+        try:
+            lake.ledger.append([row])
+            return row
+        except Fenced:
+            if attempt + 1 == ATTEMPTS:
+                raise
+            view = lake.ledger.read(s.name for s in lake.stages.all())
+    raise AssertionError("unreachable")
+
+
+def _use_full_history(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int) -> None:
+    """Before going below a compacted height, let the SQL views read the whole history: their pruning would hide rows."""
+    base = view.of(stage.name, chain).base()
+    if base is not None and height < base.height:
+        lake.catalog.make_views(LedgerView(()), [t for t in lake.catalog.of_stage(stage.name) if t.kind == "state"])
+
+
+def _check(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int, why: str, force: bool) -> None:
+    if not why.strip():
+        raise BadInput("a rollback needs a reason: --why TEXT")
+    history = view.of(stage.name, chain)
+    head, first = history.head(), history.first_height()
+    if head is None or first is None:
+        known = ", ".join(view.chains([stage.name])) or "none yet"
+        raise BadInput(f"{stage.name} has nothing of chain {chain!r}: it has {known}")
+    if height > head.height:
+        raise BadInput(f"cannot roll {stage.name} {chain} back to {height}: the head is {head.height}")
+    if height < first:
+        raise BadInput(f"cannot roll {stage.name} {chain} back to {height}: it starts after {first}")
+    kind = lake.chain(chain).kind
+    window = rollback_window(kind, lake.chain(chain).options) if kind in FORMATS else 0
+    if window and head.height - height > window and not force:
+        raise BadInput(
+            f"rolling {chain} back {head.height - height} blocks is more than its window of {window}: use --force if you mean it"
+        )

@@ -1,0 +1,360 @@
+"""Running a stage over the chains of one lane until it has caught up with its inputs.
+
+Each round: follow rollbacks of the inputs, choose a batch, let the stage make its frames, append, commit. A batch that breaks a
+promise degrades its chain and leaves nothing visible.
+"""
+
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from chainlake.errors import BrokenPromise
+from chainlake.lake import stopping
+from chainlake.lake.clock import new_commit_id, now
+from chainlake.lake.commit import Appended, append_all
+from chainlake.lake.failpoint import failpoint
+from chainlake.lake.lease import Lease
+from chainlake.lake.progress import Progress
+from chainlake.lake.reader import Snapshot
+from chainlake.lake.stage import Batch, Output, Stage
+from chainlake.lake.visibility import ADVANCE, ROLLBACK, Commit, Head, LedgerView
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+
+@dataclass
+class ChainSummary:
+    """What a run did to one chain."""
+
+    stage: str
+    chain: str
+    from_height: int | None = None
+    height: int | None = None
+    blocks: int = 0
+    rows: int = 0
+    commits: int = 0
+    rollbacks: int = 0
+    seconds: float = 0.0
+    status: str = "ok"
+    error: str = ""
+
+
+@dataclass
+class Timings:
+    """Seconds per phase of one batch."""
+
+    started_at: datetime = field(default_factory=now)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.monotonic() - started
+
+
+class LaneRun:
+    """One run of one stage over one lane, under one lease."""
+
+    def __init__(self, lake: "Lake", stage: Stage, chains: Sequence[str], lease: Lease, max_blocks: int, max_rows: int) -> None:
+        self.lake = lake
+        self.stage = stage
+        self.lease = lease
+        self.max_blocks = max_blocks
+        self.max_rows = max_rows
+        self.run_id = secrets.token_hex(8)
+        self.summaries = {chain: ChainSummary(stage.name, chain) for chain in chains}
+        self.progress = Progress(stage.name)
+        self.view = LedgerView(())
+        self.options = {chain: lake.chain(chain).options for chain in chains}
+
+    def run(self) -> list[ChainSummary]:
+        """Go on until caught up, stopped, or broken."""
+        started = time.monotonic()
+        try:
+            self.refresh()
+            self.prepare()
+            while True:
+                stopping.check()
+                self.lease.check()
+                if not self.step():
+                    self.refresh()
+                    if not self.has_more():
+                        break
+        finally:
+            self.progress.close()
+            for summary in self.summaries.values():
+                head = self.view.of(self.stage.name, summary.chain).head()
+                summary.height = head.height if head else None
+                summary.seconds = round(time.monotonic() - started, 2)
+        return list(self.summaries.values())
+
+    def prepare(self) -> None:
+        """What a kind of run needs before its first step."""
+
+    def refresh(self) -> None:
+        """Look at the ledger again."""
+        self.view = self.lake.ledger.read([self.stage.name, *(s.name for s in self.lake.stages.upstream(self.stage.name))])
+
+    def has_more(self) -> bool:
+        """Inputs moved since the last look."""
+        return bool(self.overtaken() or self.plan())
+
+    def step(self) -> bool:
+        """One batch; False when there is nothing to do."""
+        timings = Timings()
+        targets = self.overtaken()
+        if targets:
+            self.roll_back(targets)
+        with timings.phase("plan"):
+            ranges = self.plan()
+        if not ranges:
+            return False
+        self.advance(ranges, timings)
+        return True
+
+    def active(self) -> list[str]:
+        return [chain for chain, summary in self.summaries.items() if summary.status == "ok"]
+
+    def head(self, chain: str) -> Head | None:
+        return self.view.of(self.stage.name, chain).head()
+
+    def overtaken(self) -> dict[str, tuple[int, str]]:
+        """Chains of which an input went back below what this stage consumed: the common ancestor, and why."""
+        targets: dict[str, tuple[int, str]] = {}
+        for chain in self.active():
+            history = self.view.of(self.stage.name, chain)
+            head = history.head()
+            for name in self.stage.inputs:
+                low = self.view.of(name, chain).lowest_rollback_after(history.consumed(name))
+                if head is not None and low is not None and low < targets.get(chain, (head.height, ""))[0]:
+                    targets[chain] = (low, f"{name} was rolled back to {low}")
+        return targets
+
+    def roll_back(self, targets: Mapping[str, tuple[int, str]]) -> None:
+        """One ledger row per chain: everything above the height is gone from every table at once."""
+        rows = [
+            rollback_row(self.view, self.lake, self.stage, chain, height, why, self.lease.epoch, self.run_id, self.inputs(chain))
+            for chain, (height, why) in targets.items()
+        ]
+        self.commit(rows)
+        for row in rows:
+            self.summaries[row.chain].rollbacks += 1
+            self.progress.phase("rollback", 0, chain=row.chain, height=row.height, seq=row.seq, why=row.why)
+
+    def plan(self) -> dict[str, tuple[int, int]]:
+        """The next heights of each chain: at most `max_blocks` a chain and about `max_rows` in all."""
+        ranges = {}
+        for chain in self.active():
+            heads = [self.view.of(name, chain).head() for name in self.stage.inputs]
+            bases = [self.view.of(name, chain).first_height() for name in self.stage.inputs]
+            if not heads or any(head is None for head in heads):
+                continue
+            own = self.head(chain)
+            low = own.height if own else max(base for base in bases if base is not None)
+            high = min(min(head.height for head in heads if head), low + self.max_blocks)
+            if high > low:
+                ranges[chain] = (low, high)
+        return self.bounded(ranges) if ranges else {}
+
+    def bounded(self, ranges: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
+        """Cut the ranges so that their input rows fit; a single block is never cut."""
+        if self.rows_at_most(ranges) <= self.max_rows:
+            return ranges
+        counts: dict[int, int] = {}
+        for table in self.lake.input_tables(self.stage):
+            frame = self.snapshot().between(table, ranges).groupBy("_chain", "_height").count()
+            for chain, height, count in frame.collect():
+                offset = height - ranges[chain][0]
+                counts[offset] = counts.get(offset, 0) + count
+        total, cut = 0, 1
+        for offset in sorted(counts):
+            total += counts[offset]
+            if total > self.max_rows and offset > 1:
+                break
+            cut = offset
+        longest = max(high - low for low, high in ranges.values())
+        cut = longest if total <= self.max_rows else cut
+        return {chain: (low, min(high, low + cut)) for chain, (low, high) in ranges.items()}
+
+    def rows_at_most(self, ranges: Mapping[str, tuple[int, int]]) -> int:
+        """An upper bound of the input rows in the ranges, from the ledger alone."""
+        commits = {
+            v.commit.commit_id: sum(v.commit.rows.values())
+            for chain, (low, high) in ranges.items()
+            for name in self.stage.inputs
+            for v in self.view.of(name, chain).visible(high)
+            if v.limit > low
+        }
+        return sum(commits.values())
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.lake.spark, self.lake.catalog, self.view)
+
+    def inputs(self, chain: str) -> dict[str, int]:
+        return {name: self.view.of(name, chain).seq() for name in self.stage.inputs}
+
+    def advance(self, ranges: Mapping[str, tuple[int, int]], timings: Timings) -> None:
+        """Process one batch and commit it."""
+        assert self.stage.advance is not None
+        batch = Batch(self.lake.spark, self.snapshot(), ranges, self.options)
+        try:
+            with timings.phase("transform"):
+                output = self.stage.advance(batch)
+                hashes = {chain: self.hash_at(chain, high) for chain, (_, high) in ranges.items()}
+            self.write(ranges, output, hashes, timings)
+        except BrokenPromise as error:
+            self.degrade(error, list(ranges))
+
+    def degrade(self, error: BrokenPromise, chains: Sequence[str]) -> None:
+        """Fail closed: nothing of the batch is visible, and the chains wait for an operator."""
+        broken = [chain for chain in chains if chain in getattr(error, "chains", ())] or list(chains)
+        for chain in broken:
+            self.lake.health.degrade(self.stage.name, chain, str(error), self.run_id)
+            self.summaries[chain].status = "degraded"
+            self.summaries[chain].error = str(error)
+
+    def write(
+        self, ranges: Mapping[str, tuple[int, int]], output: Output, hashes: Mapping[str, bytes | None], timings: Timings
+    ) -> None:
+        """Append all frames, then the ledger row that makes them exist."""
+        commit_id = new_commit_id()
+        heights = (min(low for low, _ in ranges.values()), max(high for _, high in ranges.values()))
+        with timings.phase("append"):
+            appended = append_all(self.lake.catalog, output.tables, commit_id, heights)
+        rows = [
+            Commit(
+                stage=self.stage.name,
+                lane=self.lease.lane,
+                chain=chain,
+                seq=self.view.lane_seq(self.stage.name, self.lease.lane) + 1,
+                commit_id=commit_id,
+                kind=ADVANCE,
+                base_height=low,
+                height=high,
+                block_hash=hashes.get(chain),
+                roots=output.roots.get(chain, {}),
+                inputs=self.inputs(chain),
+                delta_versions={name: one.version for name, one in appended.items()},
+                rows={name: one.rows for name, one in appended.items()},
+                checksums={name: one.checksum for name, one in appended.items()},
+                epoch=self.lease.epoch,
+                run_id=self.run_id,
+                committed_at=now(),
+            )
+            for chain, (low, high) in ranges.items()
+        ]
+        with timings.phase("ledger"):
+            self.commit(rows)
+        self.report(rows, appended, timings)
+
+    def commit(self, rows: Sequence[Commit]) -> None:
+        """The moment at which it happens, or does not."""
+        self.lease.check()
+        failpoint("before_ledger")
+        self.lake.ledger.append(rows)
+        failpoint("after_ledger")
+        self.view = self.view.with_commits(rows)
+
+    def report(self, rows: Sequence[Commit], appended: Mapping[str, Appended], timings: Timings) -> None:
+        first = rows[0]
+        blocks = sum(row.height - row.base_height for row in rows)
+        written = sum(one.rows for one in appended.values())
+        for row in rows:
+            summary = self.summaries[row.chain]
+            summary.commits += 1
+            summary.blocks += row.height - row.base_height
+            summary.rows += written if len(rows) == 1 else 0
+            summary.from_height = row.base_height if summary.from_height is None else summary.from_height
+        name = first.chain if len(rows) == 1 else f"{len(rows)} chains"
+        for phase, seconds in timings.seconds.items():
+            self.progress.phase(
+                phase, seconds, chain=name, height=first.height, commit=first.commit_id, epoch=first.epoch, seq=first.seq
+            )
+        self.progress.advance(blocks, self.expected())
+        self.lake.runs.add(
+            run_id=self.run_id,
+            stage=self.stage.name,
+            lane=self.lease.lane,
+            chains=len(rows),
+            commit_id=first.commit_id,
+            seq=first.seq,
+            epoch=first.epoch,
+            kind=first.kind,
+            blocks=blocks,
+            rows=written,
+            bytes=sum(one.bytes for one in appended.values()),
+            retries=sum(one.retries for one in appended.values()),
+            seconds=dict(timings.seconds),
+            started_at=timings.started_at,
+        )
+
+    def expected(self) -> int | None:
+        """Blocks that this run will have done when it has caught up."""
+        total = 0
+        for chain, summary in self.summaries.items():
+            heads = [head.height for name in self.stage.inputs if (head := self.view.of(name, chain).head())]
+            own = self.head(chain)
+            total += summary.blocks + max(0, min(heads, default=0) - (own.height if own else 0))
+        return total if self.stage.inputs else None
+
+    def hash_at(self, chain: str, height: int) -> bytes | None:
+        return hash_at(self.view, self.lake, self.stage, chain, height)
+
+
+def hash_at(view: LedgerView, lake: "Lake", stage: Stage, chain: str, height: int) -> bytes | None:
+    """The hash of a block: from the ledger at commit boundaries, else from raw.blocks."""
+    for name in (stage.name, *(s.name for s in lake.stages.upstream(stage.name))):
+        for v in view.of(name, chain).visible():
+            if v.commit.height == height == v.limit and v.commit.block_hash:
+                return v.commit.block_hash
+    snapshot = Snapshot(lake.spark, lake.catalog, view)
+    rows = snapshot.between("raw.blocks", {chain: (height - 1, height)}).select("hash").limit(1).collect()
+    return bytes(rows[0][0]) if rows else None
+
+
+def rollback_row(
+    view: LedgerView,
+    lake: "Lake",
+    stage: Stage,
+    chain: str,
+    height: int,
+    why: str,
+    epoch: int,
+    run_id: str | None,
+    inputs: Mapping[str, int],
+) -> Commit:
+    """The ledger row that takes one stage of one chain back to a height (or to the commit boundary below it)."""
+    history = view.of(stage.name, chain)
+    head = history.head()
+    assert head is not None
+    if any(table.kind == "index" for table in lake.catalog.of_stage(stage.name)):
+        boundary = history.boundary(height)
+        height = boundary if boundary is not None else height
+    at = next((v.commit for v in history.visible() if v.commit.height == height == v.limit), None)
+    return replace(
+        history.commits[-1],
+        kind=ROLLBACK,
+        seq=view.lane_seq(stage.name, history.commits[-1].lane) + 1,
+        commit_id=new_commit_id(),
+        base_height=head.height,
+        height=height,
+        block_hash=at.block_hash if at else hash_at(view, lake, stage, chain, height),
+        roots=at.roots if at else {},
+        inputs=dict(inputs),
+        delta_versions=history.commits[-1].delta_versions,
+        rows={},
+        checksums={},
+        epoch=epoch,
+        run_id=run_id,
+        why=why,
+        committed_at=now(),
+    )
+

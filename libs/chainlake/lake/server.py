@@ -1,0 +1,215 @@
+"""The local Spark Connect server: one small process per home, shared by every command and notebook.
+
+A running server holds an exclusive lock on `server.lock`, so that a stale pid file means nothing: whoever can take the lock
+knows that no server runs. Each client holds a lock on its own file in `clients/`; when nobody has held one for the idle
+time, or the home is gone, the server ends itself. If the server process dies, its JVM sees its input close and ends too.
+"""
+
+import argparse
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from chainlake.errors import Unavailable
+from chainlake.lake.home import Home, find_home
+from chainlake.lake.jars import delta_jars
+from chainlake.lake.java import java_home
+
+START_SECONDS = 180.0
+IDLE_SECONDS = 600.0
+
+
+@dataclass(frozen=True)
+class Server:
+    """How to reach a running server."""
+
+    pid: int
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"sc://127.0.0.1:{self.port}"
+
+
+def spark_settings(home: Home) -> dict[str, str]:
+    """Settings of a local Spark with Delta, measured for small machines."""
+    return {
+        "spark.jars": ",".join(str(jar) for jar in delta_jars()),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": str(home.warehouse),
+        "spark.driver.memory": os.environ.get("LAKE_DRIVER_MEMORY", "4g"),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={home.server} -XX:+UseG1GC",
+        "spark.local.dir": str(home.server / "spark"),
+        "spark.log.level": "ERROR",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": os.environ.get("LAKE_SHUFFLE_PARTITIONS", "2"),
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+        "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+    }
+
+
+def running(home: Home) -> Server | None:
+    """The server of this home, if one runs and is ready."""
+    if not home.server.exists() or not _is_locked(home.server / "server.lock"):
+        return None
+    try:
+        return Server(**json.loads((home.server / "server.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def ensure(home: Home) -> Server:
+    """The server of this home, started if none runs."""
+    home.server.mkdir(parents=True, exist_ok=True)
+    with _locked(home.server / "start.lock"):
+        server = running(home)
+        return server if server else _start(home)
+
+
+def stop(home: Home, seconds: float = 30.0) -> bool:
+    """End the server of this home; False if none runs."""
+    server = running(home)
+    if server is None:
+        return False
+    for sign in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(server.pid, sign)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if not _is_locked(home.server / "server.lock"):
+                return True
+            time.sleep(0.05)
+    raise Unavailable(f"the Spark server (pid {server.pid}) did not stop: end it by hand")
+
+
+_clients: dict[Path, IO[str]] = {}
+
+
+def register_client(home: Home) -> None:
+    """Keep the server alive as long as this process lives."""
+    clients = home.server / "clients"
+    clients.mkdir(parents=True, exist_ok=True)
+    path = clients / str(os.getpid())
+    if path not in _clients:
+        handle = path.open("w")
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        _clients[path] = handle
+
+
+def _start(home: Home) -> Server:
+    log = home.server / "server.log"
+    environment = {**os.environ, "JAVA_HOME": str(java_home()), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    for name in ("SPARK_REMOTE", "SPARK_HOME", "SPARK_CONNECT_MODE_ENABLED", "SPARK_CONF_DIR"):
+        environment.pop(name, None)
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "chainlake.lake.server", "--home", str(home.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env=environment,
+            start_new_session=True,
+        )
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline and process.poll() is None:
+        server = running(home)
+        if server and server.pid == process.pid:
+            return server
+        time.sleep(0.1)
+    process.kill()
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()] or ["no output"]
+    raise Unavailable(f"the local Spark server did not start: {lines[-1][:300]} (see {log})")
+
+
+def serve(home: Home, idle_seconds: float) -> None:
+    """Be the server until stopped, idle, or without a home."""
+    from pyspark.sql import SparkSession
+
+    home.server.mkdir(parents=True, exist_ok=True)
+    stopping = threading.Event()
+    for sign in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(sign, lambda *_: stopping.set())
+    with _locked(home.server / "server.lock"):
+        info = home.server / "server.json"
+        info.unlink(missing_ok=True)
+        port = _free_port()
+        builder = SparkSession.builder.master(os.environ.get("LAKE_MASTER", "local[*]")).appName("chainlake")
+        for key, value in {**spark_settings(home), "spark.connect.grpc.binding.port": str(port)}.items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+        written = info.with_suffix(".tmp")
+        written.write_text(json.dumps(asdict(Server(os.getpid(), port))), encoding="utf-8")
+        written.replace(info)
+        _watch(home, idle_seconds, stopping)
+        spark.stop()
+        info.unlink(missing_ok=True)
+
+
+def _watch(home: Home, idle_seconds: float, stopping: threading.Event) -> None:
+    last_used = time.monotonic()
+    while not stopping.wait(1.0) and home.server.exists():
+        if any(_alive(path) for path in list((home.server / "clients").glob("*"))):
+            last_used = time.monotonic()
+        elif time.monotonic() - last_used > idle_seconds:
+            return
+
+
+def _alive(client: Path) -> bool:
+    if _is_locked(client):
+        return True
+    client.unlink(missing_ok=True)
+    return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        with path.open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="The local Spark Connect server of one lake home.")
+    parser.add_argument("--home", required=True)
+    parser.add_argument("--idle", type=float, default=float(os.environ.get("LAKE_SERVER_IDLE", IDLE_SECONDS)))
+    arguments = parser.parse_args()
+    serve(find_home(arguments.home), arguments.idle)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""The one way to a Spark session: the active one (Databricks), a remote one, or the local server of this home."""
+
+import importlib.util
+import os
+
+from pyspark.sql import SparkSession
+
+from chainlake.lake import server
+from chainlake.lake.home import Home, find_home
+
+_ours: dict[str, SparkSession] = {}
+
+
+def get_spark(home: Home | None = None) -> SparkSession:
+    """The active session, else `SPARK_REMOTE`, else databricks-connect where installed, else the local server."""
+    active = foreign_session()
+    if active is not None:
+        return active
+    if "SPARK_REMOTE" in os.environ:
+        return _remote(os.environ["SPARK_REMOTE"])
+    if _has_databricks_connect():
+        return _databricks_connect()
+    home = home or find_home()
+    running = server.ensure(home)
+    server.register_client(home)
+    return _remote(running.url)
+
+
+def foreign_session() -> SparkSession | None:
+    """An active session that somebody else opened, as in a Databricks notebook."""
+    active = SparkSession.getActiveSession()
+    return None if active is None or any(active is ours for ours in _ours.values()) else active
+
+
+def is_local() -> bool:
+    """The session will be the local server's, so tables live under the home."""
+    return foreign_session() is None and "SPARK_REMOTE" not in os.environ and not _has_databricks_connect()
+
+
+def _remote(url: str) -> SparkSession:
+    if url not in _ours:
+        _ours[url] = SparkSession.builder.remote(url).create()
+    return _ours[url]
+
+
+def _has_databricks_connect() -> bool:
+    return importlib.util.find_spec("databricks") is not None and importlib.util.find_spec("databricks.connect") is not None
+
+
+def _databricks_connect() -> SparkSession:
+    from databricks.connect import DatabricksSession
+
+    session: SparkSession = DatabricksSession.builder.getOrCreate()
+    return session

@@ -1,0 +1,195 @@
+"""Which rows exist: pure rules over ledger rows. `views.py` says the same in SQL, and a test compares the two.
+
+A data row is visible iff its commit is in the ledger and its height is at most the commit's limit:
+`limit(c) = min(c.height, every rollback height with a later seq)`. A compact row is usable iff no later rollback went below
+the height that its base holds.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+ADVANCE, ROLLBACK, COMPACT = "advance", "rollback", "compact"
+
+
+@dataclass(frozen=True)
+class Commit:
+    """One row of control.ledger."""
+
+    stage: str
+    lane: str
+    chain: str
+    seq: int
+    commit_id: int
+    kind: str
+    base_height: int
+    height: int
+    epoch: int
+    committed_at: datetime
+    block_hash: bytes | None = None
+    roots: Mapping[str, bytes] = field(default_factory=dict)
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    delta_versions: Mapping[str, int] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    checksums: Mapping[str, int] = field(default_factory=dict)
+    run_id: str | None = None
+    why: str | None = None
+
+
+@dataclass(frozen=True)
+class Visible:
+    """A commit of which heights in (base_height, limit] can be seen."""
+
+    commit: Commit
+    limit: int
+
+
+@dataclass(frozen=True)
+class Head:
+    """Where a stage stands on a chain."""
+
+    height: int
+    block_hash: bytes | None
+    seq: int
+    roots: Mapping[str, bytes]
+
+
+class History:
+    """All ledger rows of one stage and chain, by seq."""
+
+    def __init__(self, commits: Iterable[Commit]) -> None:
+        self.commits: Sequence[Commit] = sorted(commits, key=lambda c: c.seq)
+
+    def visible(self, up_to: int | None = None) -> list[Visible]:
+        """Advance commits that can be seen, oldest first, optionally only heights up to `up_to`."""
+        floor = up_to
+        found = []
+        for commit in reversed(self.commits):
+            if commit.kind == ROLLBACK:
+                floor = commit.height if floor is None else min(floor, commit.height)
+            elif commit.kind == ADVANCE:
+                limit = commit.height if floor is None else min(floor, commit.height)
+                if limit > commit.base_height:
+                    found.append(Visible(commit, limit))
+        return found[::-1]
+
+    def base(self, up_to: int | None = None) -> Commit | None:
+        """The newest usable compact row. None as well when it holds more than `up_to` asks for."""
+        floor: int | None = None
+        for commit in reversed(self.commits):
+            if commit.kind == ROLLBACK:
+                floor = commit.height if floor is None else min(floor, commit.height)
+            elif commit.kind == COMPACT and (floor is None or floor >= commit.height):
+                return commit if up_to is None or up_to >= commit.height else None
+        return None
+
+    def head(self) -> Head | None:
+        """Where the stage stands; None before its first commit."""
+        height: int | None = None
+        block_hash: bytes | None = None
+        roots: Mapping[str, bytes] = {}
+        for commit in self.commits:
+            if commit.kind == ADVANCE or (commit.kind == ROLLBACK and height is not None and commit.height < height):
+                height, block_hash, roots = commit.height, commit.block_hash, commit.roots
+        return None if height is None else Head(height, block_hash, self.seq(), roots)
+
+    def first_height(self) -> int | None:
+        """The height before the first block ever committed: nothing can be rolled back below it."""
+        return next((commit.base_height for commit in self.commits if commit.kind == ADVANCE), None)
+
+    def seq(self) -> int:
+        return self.commits[-1].seq if self.commits else 0
+
+    def epoch(self) -> int:
+        return max((commit.epoch for commit in self.commits), default=0)
+
+    def as_of_seq(self, seq: int) -> "History":
+        return History(c for c in self.commits if c.seq <= seq)
+
+    def as_of_time(self, at: datetime) -> "History":
+        return History(c for c in self.commits if c.committed_at <= at)
+
+    def consumed(self, input_stage: str) -> int:
+        """The seq of an input that this stage has taken into account so far."""
+        return max((c.inputs.get(input_stage, 0) for c in self.commits), default=0)
+
+    def lowest_rollback_after(self, seq: int) -> int | None:
+        """The lowest height that the stage went back to after `seq`; None if it did not."""
+        return min((c.height for c in self.commits if c.kind == ROLLBACK and c.seq > seq), default=None)
+
+    def boundary(self, height: int) -> int | None:
+        """The highest commit boundary at or below `height` that is still visible."""
+        edges = [edge for v in self.visible() for edge in (v.commit.base_height, v.commit.height) if edge <= height]
+        return max(edges, default=None)
+
+
+def problems(history: History) -> list[str]:
+    """What is wrong with a ledger by itself: gaps, jumps, epochs that go back."""
+    found: list[str] = []
+    head: int | None = None
+    epoch = 0
+    for commit in history.commits:
+        where = f"{commit.stage} {commit.chain} seq {commit.seq}"
+        if commit.epoch < epoch:
+            found.append(f"{where} has epoch {commit.epoch} after {epoch}: a fenced writer got in")
+        epoch = max(epoch, commit.epoch)
+        if commit.kind not in (ADVANCE, ROLLBACK, COMPACT):
+            found.append(f"{where} has unknown kind {commit.kind!r}")
+        elif commit.kind == ADVANCE:
+            if commit.height <= commit.base_height or (head is not None and commit.base_height != head):
+                found.append(f"{where} advances from {commit.base_height} to {commit.height}, but the head is {head}")
+            head = commit.height
+        elif commit.kind == ROLLBACK:
+            if head is None or commit.height > head:
+                found.append(f"{where} rolls back to {commit.height}, above the head {head}")
+            else:
+                head = commit.height
+        elif head is None or commit.height > head:
+            found.append(f"{where} compacts at {commit.height}, above the head {head}")
+    seqs = [commit.seq for commit in history.commits]
+    doubled = {seq for seq in seqs if seqs.count(seq) > 1} if len(set(seqs)) < len(seqs) else set()
+    found.extend(f"{history.commits[0].stage} {history.commits[0].chain} has seq {seq} twice" for seq in sorted(doubled))
+    return found
+
+
+class LedgerView:
+    """Ledger rows at one moment, by stage and chain. Every read through it sees the same world."""
+
+    def __init__(self, commits: Iterable[Commit]) -> None:
+        grouped: dict[tuple[str, str], list[Commit]] = defaultdict(list)
+        for commit in commits:
+            grouped[commit.stage, commit.chain].append(commit)
+        self._histories = {key: History(rows) for key, rows in grouped.items()}
+
+    def of(self, stage: str, chain: str) -> History:
+        return self._histories.get((stage, chain)) or History(())
+
+    def chains(self, stages: Iterable[str]) -> list[str]:
+        wanted = set(stages)
+        return sorted({chain for stage, chain in self._histories if stage in wanted})
+
+    def stages(self, chain: str | None = None) -> list[str]:
+        return sorted({stage for stage, of_chain in self._histories if chain in (None, of_chain)})
+
+    def histories(self) -> Mapping[tuple[str, str], History]:
+        return self._histories
+
+    def commits(self) -> Iterable[Commit]:
+        return (commit for history in self._histories.values() for commit in history.commits)
+
+    def as_of_time(self, at: datetime) -> "LedgerView":
+        return LedgerView(commit for commit in self.commits() if commit.committed_at <= at)
+
+    def with_commits(self, commits: Iterable[Commit]) -> "LedgerView":
+        """The same ledger with rows added."""
+        return LedgerView((*self.commits(), *commits))
+
+    def lane_of(self, stage: str, chain: str) -> str:
+        """The lane that a chain was last committed in; itself before that."""
+        commits = self.of(stage, chain).commits
+        return commits[-1].lane if commits else chain
+
+    def lane_seq(self, stage: str, lane: str) -> int:
+        """The last seq of a lane, over all of its chains."""
+        return max((c.seq for c in self.commits() if c.stage == stage and c.lane == lane), default=0)

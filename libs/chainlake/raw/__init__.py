@@ -1,0 +1,1 @@
+"""The raw layer: blocks and transactions of every kind of chain, exactly as received, linked and without gaps."""

@@ -1,0 +1,140 @@
+"""The raw stages, one per domain: read the next blocks of a chain, link them, commit them."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from chainlake.errors import BrokenPromise
+from chainlake.lake.runner import LaneRun, Timings
+from chainlake.lake.stage import Output, Stage
+from chainlake.raw.rules import Advance, Broken, GoBack, Header, link
+from chainlake.sources.base import Cursor
+from chainlake.sources.datasource import read_blocks, register
+from chainlake.sources.formats import DOMAIN_OF, format_of, rollback_window
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+MAX_BYTES = 64 << 20
+TABLES = ("raw.blocks", "raw.transactions")
+
+
+def raw_stages() -> tuple[Stage, ...]:
+    """One source stage per kind of chain."""
+    return tuple(
+        Stage(f"raw.{domain}", kind, TABLES, max_blocks=2000, runner=RawRun, verify=unlinked)
+        for kind, domain in DOMAIN_OF.items()
+    )
+
+
+class RawRun(LaneRun):
+    """A run of a raw stage over one chain."""
+
+    def prepare(self) -> None:
+        """Find out where reading goes on: after the block at the head."""
+        register(self.lake.spark)
+        (self.chain,) = self.summaries
+        info = self.lake.chain(self.chain)
+        self.kind = info.kind
+        self.window = rollback_window(info.kind, info.options)
+        self.paths = format_of(info.kind).expand(info.source)
+        self.cursor = self._cursor_at_head()
+        self.exhausted = False
+
+    def has_more(self) -> bool:
+        return not self.exhausted and bool(self.active())
+
+    def step(self) -> bool:
+        """Read, link and commit one batch of blocks."""
+        if not self.has_more():
+            return False
+        timings = Timings()
+        options = dict(self.options[self.chain])
+        frame = read_blocks(
+            self.lake.spark, self.kind, self.paths, self.cursor, self.max_blocks, MAX_BYTES, options
+        ).persist()
+        try:
+            with timings.phase("read"):
+                headers = _headers(frame)
+            self.exhausted = not headers
+            self._take(frame, headers, timings)
+        finally:
+            frame.unpersist()
+        return not self.exhausted
+
+    def _take(self, frame: DataFrame, headers: list[Header], timings: Timings) -> None:
+        head = self.head(self.chain)
+        place = (head.height, head.block_hash or b"") if head else None
+        for action in link(headers, place, self._held(headers), self.window):
+            if isinstance(action, GoBack):
+                self.roll_back({self.chain: (action.height, action.why)})
+            elif isinstance(action, Broken):
+                self.degrade(BrokenPromise(action.reason), [self.chain])
+            else:
+                self._advance(frame, action, timings)
+                timings = Timings()
+        if headers:
+            last = headers[-1]
+            self.cursor = Cursor(last.source, last.position, last.height, last.hash)
+
+    def _advance(self, frame: DataFrame, action: Advance, timings: Timings) -> None:
+        blocks = frame.filter(F.col("place").between(action.first, action.last))
+        blocks = blocks.withColumn("_chain", F.lit(self.chain)).withColumnRenamed("height", "_height")
+        output = Output({"raw.blocks": blocks.drop("transactions"), "raw.transactions": _transactions(blocks)})
+        self.write({self.chain: (action.base, action.height)}, output, {self.chain: action.hash}, timings)
+
+    def _held(self, headers: list[Header]) -> Callable[[int], bytes | None]:
+        """Our hash at a height, read once and only if the batch reaches back."""
+        head = self.head(self.chain)
+        known: dict[int, bytes] = {}
+        low = min((h.height for h in headers if not h.error), default=0) - 2
+        if head is not None and low + 2 <= head.height:
+            rows = self.snapshot().between("raw.blocks", {self.chain: (low, head.height)}).select("_height", "hash")
+            known = {height: bytes(hash_) for height, hash_ in rows.collect()}
+        return known.get
+
+    def _cursor_at_head(self) -> Cursor | None:
+        head = self.head(self.chain)
+        if head is None:
+            return None
+        rows = self.snapshot().between("raw.blocks", {self.chain: (head.height - 1, head.height)})
+        for source, position, hash_ in rows.select("source", "position", "hash").collect():
+            return Cursor(source, position, head.height, bytes(hash_))
+        return None
+
+
+def unlinked(lake: "Lake", chain: str) -> list[str]:
+    """Blocks that do not follow the one before them; checked by `lake verify`."""
+    blocks = lake.table("raw.blocks", chain=chain).select("height", "hash", "parent_hash")
+    before = blocks.select((F.col("height") + 1).alias("height"), F.col("hash").alias("expected"))
+    first = blocks.agg(F.min("height")).collect()[0][0]
+    wrong = blocks.join(before, "height", "left").filter(
+        (F.col("height") > F.lit(first)) & (F.col("expected").isNull() | (F.col("expected") != F.col("parent_hash")))
+    )
+    doubled = blocks.groupBy("height").count().filter("count > 1")
+    return [f"raw block {row[0]} of {chain} does not link to its parent" for row in wrong.select("height").limit(5).collect()] + [
+        f"raw block {row[0]} of {chain} is there {row[1]} times" for row in doubled.limit(5).collect()
+    ]
+
+
+def _headers(frame: DataFrame) -> list[Header]:
+    rows = frame.select("place", "height", "hash", "parent_hash", "source", "position", "error").collect()
+    return [
+        Header(r[0], r[1] or 0, bytes(r[2] or b""), bytes(r[3] or b""), r[4], r[5], r[6])
+        for r in sorted(rows, key=lambda row: int(row[0]))
+    ]
+
+
+def _transactions(blocks: DataFrame) -> DataFrame:
+    return blocks.select(
+        "_chain",
+        "_height",
+        F.col("hash").alias("block_hash"),
+        "parent_hash",
+        "timestamp",
+        F.explode("transactions").alias("t"),
+        "source",
+        "position",
+    ).select("_chain", "_height", "block_hash", "parent_hash", "timestamp", "t.*", "source", "position")

@@ -1,0 +1,9 @@
+"""Every stage of the lake, inputs before what consumes them."""
+
+from chainlake.lake.stage import Stage
+from chainlake.raw.stages import raw_stages
+
+
+def all_stages() -> tuple[Stage, ...]:
+    """The stages in order."""
+    return raw_stages()
