@@ -33,7 +33,7 @@ class ControlTables:
     def read(self, name: str, condition: Column | None = None) -> list[dict[str, Any]]:
         """Rows as dictionaries; times are aware and in UTC."""
         frame = self._spark.table(self._namespace.control(name))
-        rows = (frame if condition is None else frame.filter(condition)).toArrow().to_pylist()
+        rows: list[dict[str, Any]] = (frame if condition is None else frame.filter(condition)).toArrow().to_pylist()
         for row in rows:
             for key, value in row.items():
                 if hasattr(value, "astimezone"):

@@ -59,7 +59,7 @@ class DeltaLog:
             lines = (self._log / f"{version:020d}.json").read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return None
-        info = next((action["commitInfo"] for line in lines if "commitInfo" in (action := json.loads(line))), {})
+        info: dict[str, Any] = next((action["commitInfo"] for line in lines if "commitInfo" in (action := json.loads(line))), {})
         metrics = info.get("operationMetrics", {})
         return _version(version, info.get("operation", "?"), info.get("userMetadata"), metrics, info.get("timestamp", 0))
 

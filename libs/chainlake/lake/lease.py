@@ -7,6 +7,7 @@ which that writer would commit (see `Ledger.fence`), so that its append is refus
 import secrets
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -113,5 +114,12 @@ class Lease:
 def read_lease(control: ControlTables, stage: str, lane: str) -> LeaseRow | None:
     """The lane's newest lease row."""
     rows = control.read("leases", (F.col("stage") == stage) & (F.col("lane") == lane))
-    newest = max(rows, key=lambda row: (row["epoch"], row["state"] == RELEASED, row["at"]), default=None)
-    return LeaseRow(newest["epoch"], newest["owner"], newest["state"], newest["expires_at"]) if newest else None
+    return newest_leases(rows).get((stage, lane))
+
+
+def newest_leases(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], LeaseRow]:
+    """The state of each lane, from rows of control.leases."""
+    newest: dict[tuple[str, str], LeaseRow] = {}
+    for row in sorted(rows, key=lambda row: (row["epoch"], row["state"] == RELEASED, row["at"])):
+        newest[row["stage"], row["lane"]] = LeaseRow(row["epoch"], row["owner"], row["state"], row["expires_at"])
+    return newest

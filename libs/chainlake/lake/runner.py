@@ -310,13 +310,15 @@ class LaneRun:
 
 
 def hash_at(view: LedgerView, lake: "Lake", stage: Stage, chain: str, height: int) -> bytes | None:
-    """The hash of a block: from the ledger at commit boundaries, else from raw.blocks."""
-    for name in (stage.name, *(s.name for s in lake.stages.upstream(stage.name))):
+    """The hash of a block: from the ledger at commit boundaries, else from the blocks of the source stage."""
+    lineage = (stage, *lake.stages.upstream(stage.name))
+    for name in (s.name for s in lineage):
         for v in view.of(name, chain).visible():
             if v.commit.height == height == v.limit and v.commit.block_hash:
                 return v.commit.block_hash
     snapshot = Snapshot(lake.spark, lake.catalog, view)
-    rows = snapshot.between("raw.blocks", {chain: (height - 1, height)}).select("hash").limit(1).collect()
+    blocks = lineage[-1].tables[0]
+    rows = snapshot.between(blocks, {chain: (height - 1, height)}).select("hash").limit(1).collect()
     return bytes(rows[0][0]) if rows else None
 
 

@@ -59,7 +59,9 @@ SELECT {_shown("t", table)} FROM (
 WHERE t._newest = 1 AND NOT t._deleted"""
     same = " AND ".join(f"x.`{name}` = t.`{name}`" for name in ("_chain", *table.state_key))
     return f"""WITH v AS (SELECT * FROM {_visible(namespace, table)}),
-b AS (SELECT chain, max_by(commit_id, seq) AS base_commit, max(height) AS base_height FROM v WHERE kind = 'compact' GROUP BY chain),
+b AS (
+  SELECT chain, max_by(commit_id, seq) AS base_commit, max_by(height, seq) AS base_height
+  FROM v WHERE kind = 'compact' GROUP BY chain),
 t AS (SELECT * FROM ({tail}
   LEFT JOIN b ON b.chain = t._chain
   WHERE v.kind = 'advance' AND t._height > {pruned_below} AND t._height > coalesce(b.base_height, -1)) WHERE _newest = 1)

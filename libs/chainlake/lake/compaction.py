@@ -1,0 +1,145 @@
+"""Keeping reads flat as history grows: the state at a finalized height goes to a base table, and small files become few.
+
+Current state is then the base plus the tail above it. The history itself stays, readable by height.
+"""
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from chainlake.errors import BadInput, LeaseHeld
+from chainlake.lake.clock import actor, new_commit_id, now
+from chainlake.lake.commit import append
+from chainlake.lake.ddl import Table
+from chainlake.lake.failpoint import failpoint
+from chainlake.lake.lease import Lease
+from chainlake.lake.maintenance import Maintenance
+from chainlake.lake.names import physical
+from chainlake.lake.reader import Snapshot
+from chainlake.lake.stage import Stage
+from chainlake.lake.visibility import COMPACT, Commit, LedgerView
+from chainlake.sources.formats import FORMATS, rollback_window
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What compaction did to one chain of a stage."""
+
+    stage: str
+    chain: str
+    height: int | None
+    rows: int
+    note: str = ""
+
+
+def compact(lake: "Lake", stage: str | None = None, chain: str | None = None) -> list[Compacted]:
+    """Compact the state tables of one stage or all, at each chain's finalized height, then pack small files."""
+    done: list[Compacted] = []
+    stages = [lake.stages.get(stage)] if stage else lake.stages.all()
+    for one in stages:
+        for lane, chains in _lanes(lake, one, chain).items():
+            try:
+                with lake.lease(one.name, lane) as lease:
+                    done += _compact_lane(lake, one, chains, lease)
+            except LeaseHeld as held:
+                done += [Compacted(one.name, name, None, 0, f"skipped: {held}") for name in chains]
+    _pack(lake, stages)
+    return done
+
+
+def finalized_height(lake: "Lake", view: LedgerView, stage: Stage, chain: str) -> int | None:
+    """The highest block of a chain that can no longer be replaced; None if there is none yet."""
+    head = view.of(stage.name, chain).head()
+    first = view.of(stage.name, chain).first_height()
+    if head is None or first is None:
+        return None
+    info = lake.chain(chain)
+    height = head.height - (rollback_window(info.kind, info.options) if info.kind in FORMATS else 0)
+    return height if height > first else None
+
+
+def _lanes(lake: "Lake", stage: Stage, chain: str | None) -> dict[str, list[str]]:
+    tables = [table for table in lake.catalog.of_stage(stage.name) if table.kind == "state"]
+    if not tables:
+        return {}
+    view = lake.ledger.read([stage.name])
+    chains = view.chains([stage.name])
+    if chain is not None and chain not in chains:
+        raise BadInput(f"{stage.name} has nothing of chain {chain!r}: it has {', '.join(chains) or 'none yet'}")
+    lanes: dict[str, list[str]] = {}
+    for name in chains:
+        if chain in (None, name):
+            lanes.setdefault(view.lane_of(stage.name, name), []).append(name)
+    return lanes
+
+
+def _compact_lane(lake: "Lake", stage: Stage, chains: list[str], lease: Lease) -> list[Compacted]:
+    view = lake.ledger.read([stage.name])
+    targets = {}
+    for chain in chains:
+        height, base = finalized_height(lake, view, stage, chain), view.of(stage.name, chain).base()
+        if height is not None and (base is None or base.height < height):
+            targets[chain] = height
+    if not targets:
+        return []
+    commit_id = new_commit_id()
+    tables = [table for table in lake.catalog.of_stage(stage.name) if table.kind == "state"]
+    written = {f"{physical(t.name)}_base": _write_base(lake, view, t, targets, commit_id) for t in tables}
+    failpoint("compact_before_ledger")
+    rows = [_row(view, stage, chain, height, commit_id, lease, written) for chain, height in targets.items()]
+    lake.ledger.append(rows)
+    failpoint("compact_after_ledger")
+    lake.catalog.make_views(view.with_commits(rows), tables)
+    total = sum(count for _, count, _ in written.values())
+    return [Compacted(stage.name, chain, height, total) for chain, height in targets.items()]
+
+
+def _write_base(
+    lake: "Lake", view: LedgerView, table: Table, targets: dict[str, int], commit_id: int
+) -> tuple[int, int, int]:
+    state = Snapshot(lake.spark, lake.catalog, view).state(table.name, targets)
+    done = append(
+        lake.catalog, table, f"{physical(table.name)}_base", state, commit_id, (-2, max(targets.values()))
+    )
+    failpoint("compact_after_base")
+    return done.version, done.rows, done.checksum
+
+
+def _row(
+    view: LedgerView,
+    stage: Stage,
+    chain: str,
+    height: int,
+    commit_id: int,
+    lease: Lease,
+    written: dict[str, tuple[int, int, int]],
+) -> Commit:
+    last = view.of(stage.name, chain).commits[-1]
+    return replace(
+        last,
+        kind=COMPACT,
+        seq=view.lane_seq(stage.name, lease.lane) + 1,
+        commit_id=commit_id,
+        base_height=height,
+        height=height,
+        block_hash=None,
+        roots={},
+        delta_versions={**last.delta_versions, **{name: one[0] for name, one in written.items()}},
+        rows={name: one[1] for name, one in written.items()},
+        checksums={name: one[2] for name, one in written.items()},
+        epoch=lease.epoch,
+        run_id=None,
+        why=f"state at {height} ({actor()})",
+        committed_at=now(),
+    )
+
+
+def _pack(lake: "Lake", stages: list[Stage]) -> None:
+    """OPTIMIZE the tables of the stages, and the ledger."""
+    maintenance = Maintenance(lake)
+    stored = {name for stage in stages for t in lake.catalog.of_stage(stage.name) for name in lake.catalog.physical_tables(t)}
+    for name in sorted(stored):
+        maintenance.optimize(lake.catalog.full_name(name), name)
+    maintenance.optimize_control()

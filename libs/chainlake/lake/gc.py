@@ -1,0 +1,200 @@
+"""Garbage collection: rows that nobody can see, past a retention.
+
+Three kinds: orphans (attempts that never committed), rolled-back rows, and base rows that a newer base replaced. Within the
+retention they stay, so that audits and reads by seq or time keep working. What will be deleted is recorded first; each table's
+DELETE is one Delta commit, and a crash between two of them is repaired by running again.
+"""
+
+import secrets
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from chainlake.errors import BadInput
+from chainlake.lake.clock import commit_time, now
+from chainlake.lake.failpoint import failpoint
+from chainlake.lake.ledger import is_conflict
+from chainlake.lake.maintenance import Maintenance
+from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, Commit, History, LedgerView
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+RETENTION = timedelta(days=7)
+GRACE = timedelta(hours=1)
+ORPHAN, ROLLED_BACK, OLD_BASE = "orphan", "rolled_back", "old_base"
+NOTHING = -2
+CONDITIONS = 200
+
+
+@dataclass(frozen=True)
+class Fate:
+    """The rows of a commit and chain above `limit` are garbage, of this kind, since then."""
+
+    limit: int
+    kind: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Garbage:
+    """Invisible rows of one commit and chain in one physical table."""
+
+    table: str
+    kind: str
+    commit_id: int
+    chain: str
+    above: int
+    rows: int
+    bytes: int
+    removable: bool
+
+
+def collect(
+    lake: "Lake", retention: timedelta = RETENTION, dry_run: bool = False, grace: timedelta = GRACE
+) -> list[Garbage]:
+    """Measure garbage, record it in control.orphans, and delete what is past the retention unless `dry_run`.
+
+    An orphan younger than `grace` may belong to a writer at work and stays whatever the retention.
+    """
+    if retention < timedelta(0):
+        raise BadInput("retention must not be negative: give days to keep, 0 for none")
+    view = lake.ledger.read()
+    found = [
+        garbage
+        for table in lake.catalog.data_tables()
+        for stored in lake.catalog.physical_tables(table)
+        for garbage in measure(lake, view, stored, retention, grace)
+    ]
+    if not dry_run:
+        _delete(lake, [garbage for garbage in found if garbage.removable])
+    _record(lake, [garbage for garbage in found if dry_run or not garbage.removable])
+    return found
+
+
+def fates(history: History) -> dict[int, Fate]:
+    """What becomes of each commit of one stage and chain."""
+    found: dict[int, Fate] = {}
+    floor: int | None = None
+    since: datetime | None = None
+    newest_base: Commit | None = None
+    for commit in reversed(history.commits):
+        if commit.kind == ROLLBACK:
+            floor = commit.height if floor is None else min(floor, commit.height)
+            since = since or commit.committed_at
+        elif commit.kind == ADVANCE:
+            limit = commit.height if floor is None else min(floor, commit.height)
+            found[commit.commit_id] = Fate(limit if limit > commit.base_height else NOTHING, ROLLED_BACK, since)
+        elif commit.kind == COMPACT:
+            if floor is not None and floor < commit.height:
+                found[commit.commit_id] = Fate(NOTHING, ROLLED_BACK, since)
+            elif newest_base is not None:
+                found[commit.commit_id] = Fate(NOTHING, OLD_BASE, newest_base.committed_at)
+            else:
+                newest_base = commit
+                found[commit.commit_id] = Fate(commit.height, OLD_BASE, commit.committed_at)
+    return found
+
+
+def measure(lake: "Lake", view: LedgerView, stored: str, retention: timedelta, grace: timedelta) -> list[Garbage]:
+    """The garbage of one physical table."""
+    known = {(c, key[1]): fate for key, h in view.histories().items() for c, fate in fates(h).items()}
+    limits = [(commit_id, chain, fate.limit) for (commit_id, chain), fate in known.items()]
+    kept = lake.spark.createDataFrame(limits, "_commit long, _chain string, g_limit long")
+    frame = lake.spark.table(lake.catalog.full_name(stored))
+    invisible = (
+        frame.join(F.broadcast(kept), ["_commit", "_chain"], "left")
+        .filter("g_limit IS NULL OR _height > g_limit")
+        .groupBy("_commit", "_chain")
+        .count()
+        .collect()
+    )
+    size = _row_bytes(lake, stored) if invisible else 0.0
+    found = []
+    for commit_id, chain, rows in invisible:
+        fate = known.get((commit_id, chain)) or Fate(NOTHING, ORPHAN, commit_time(commit_id))
+        keep = max(retention, grace) if fate.kind == ORPHAN else retention
+        removable = fate.since is not None and fate.since <= now() - keep
+        found.append(Garbage(stored, fate.kind, commit_id, chain, fate.limit, rows, round(rows * size), removable))
+    return found
+
+
+def removed_rows(lake: "Lake") -> Mapping[tuple[str, int], int]:
+    """Rows that garbage collection took from each (physical table, commit), for checking counts afterwards."""
+    removed: dict[tuple[str, int], int] = {}
+    for record in Maintenance(lake).records("gc"):
+        for table, commits in record["details"].items():
+            for commit_id, rows in commits.items():
+                removed[table, int(commit_id)] = removed.get((table, int(commit_id)), 0) + rows
+    return removed
+
+
+def _delete(lake: "Lake", garbage: Iterable[Garbage]) -> None:
+    plan: dict[str, list[Garbage]] = {}
+    for one in garbage:
+        plan.setdefault(one.table, []).append(one)
+    if not plan:
+        return
+    maintenance, action = Maintenance(lake), secrets.token_hex(8)
+    details: dict[str, dict[str, int]] = {}
+    for table, items in plan.items():
+        counts = details.setdefault(table, {})
+        for one in items:
+            counts[str(one.commit_id)] = counts.get(str(one.commit_id), 0) + one.rows
+    maintenance.record("gc", action, "started", details)
+    for table, items in plan.items():
+        for start in range(0, len(items), CONDITIONS):
+            _delete_some(lake, maintenance, action, table, items[start : start + CONDITIONS])
+            failpoint("gc_after_delete")
+    maintenance.record("gc", action, "finished", {})
+
+
+def _delete_some(lake: "Lake", maintenance: Maintenance, action: str, table: str, items: list[Garbage]) -> None:
+    orphans = [str(one.commit_id) for one in items if one.kind == ORPHAN]
+    terms = [f"_commit IN ({', '.join(orphans)})"] if orphans else []
+    terms += [
+        f"(_commit = {one.commit_id} AND _chain = '{one.chain}' AND _height > {one.above})"
+        for one in items
+        if one.kind != ORPHAN
+    ]
+    for attempt in range(5):
+        try:
+            with maintenance.marked("gc", action, table=table):
+                lake.spark.sql(f"DELETE FROM {lake.catalog.full_name(table)} WHERE {' OR '.join(terms)}")
+            return
+        except PySparkException as error:
+            if not is_conflict(error) or attempt == 4:
+                raise
+            time.sleep(0.5)
+
+
+def _record(lake: "Lake", garbage: list[Garbage]) -> None:
+    """What is left, in control.orphans: one row per table and kind, or one empty row that says that nothing is."""
+    at = now()
+    rows = []
+    for table, kind in sorted({(one.table, one.kind) for one in garbage}):
+        these = [one for one in garbage if (one.table, one.kind) == (table, kind)]
+        rows.append(
+            {
+                "table_name": table,
+                "kind": kind,
+                "rows": sum(one.rows for one in these),
+                "bytes": sum(one.bytes for one in these),
+                "removable": sum(one.rows for one in these if one.removable),
+                "at": at,
+            }
+        )
+    nothing = {"table_name": "", "kind": "", "rows": 0, "bytes": 0, "removable": 0, "at": at}
+    lake.control.append("orphans", rows or [nothing])
+
+
+def _row_bytes(lake: "Lake", stored: str) -> float:
+    """Bytes of a row on average."""
+    full = lake.catalog.full_name(stored)
+    size = lake.spark.sql(f"DESCRIBE DETAIL {full}").select("sizeInBytes").collect()[0][0]
+    return float(size) / max(1, lake.spark.table(full).count())

@@ -1,0 +1,168 @@
+"""Putting the tables of a stage back physically with Delta RESTORE, after damage.
+
+`lake restore STAGE CHAIN --seq N` takes every table of the stage to the Delta version recorded at that commit, then brings forward
+the rows of all later commits that can still be read, of any chain, since chains share tables. The plan is recorded before
+anything is touched, so that an interrupted restore is finished by running it again. What cannot be brought forward is named, and
+the chains concerned are rolled back to the last block that is whole.
+"""
+
+import secrets
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from chainlake.errors import BadInput, LakeError
+from chainlake.lake.failpoint import failpoint
+from chainlake.lake.gc import removed_rows
+from chainlake.lake.maintenance import Maintenance
+from chainlake.lake.rollback import rollback
+from chainlake.lake.visibility import ADVANCE, LedgerView
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+
+class RestoreFailed(LakeError):
+    """Delta no longer has what is needed."""
+
+
+@dataclass
+class Restored:
+    """What a restore did."""
+
+    tables: dict[str, int] = field(default_factory=dict)
+    carried: dict[str, int] = field(default_factory=dict)
+    lost: list[str] = field(default_factory=list)
+    rolled_back: dict[str, int] = field(default_factory=dict)
+
+
+def restore(lake: "Lake", stage: str, chain: str, seq: int) -> Restored:
+    """Restore the tables of a stage to a commit and bring later commits forward."""
+    with lake.lease(stage, lake.ledger.read([stage]).lane_of(stage, chain)):
+        return _restore(lake, stage, unfinished(lake, stage) or _plan(lake, stage, chain, seq))
+
+
+def _restore(lake: "Lake", stage: str, plan: dict[str, Any]) -> Restored:
+    maintenance, action = Maintenance(lake), str(plan["id"])
+    if not plan.get("started"):
+        maintenance.record("restore", action, "started", plan, stage)
+    failpoint("restore_after_plan")
+    view = lake.ledger.read()
+    done = Restored()
+    for stored, version in plan["tables"].items():
+        _restore_table(lake, maintenance, action, view, stored, version, done)
+    lost = {int(line.split()[1]) for line in done.lost}
+    _roll_back_lost(lake, view, lost, done)
+    maintenance.record("restore", action, "finished", {"carried": done.carried, "lost": done.lost}, stage)
+    return done
+
+
+def unfinished(lake: "Lake", stage: str | None = None) -> dict[str, Any] | None:
+    """The plan of a restore that was interrupted."""
+    records = [r for r in Maintenance(lake).records("restore") if stage in (None, r["stage"])]
+    finished = {r["id"] for r in records if r["state"] == "finished"}
+    for record in records:
+        if record["state"] == "started" and record["id"] not in finished:
+            return {**record["details"], "started": True}
+    return None
+
+
+def _plan(lake: "Lake", stage: str, chain: str, seq: int) -> dict[str, Any]:
+    lake.stages.get(stage)
+    history = lake.ledger.read([stage]).of(stage, chain)
+    commit = next((c for c in history.commits if c.seq == seq), None)
+    if commit is None:
+        raise BadInput(f"{stage} {chain} has no commit {seq}: it has {', '.join(str(c.seq) for c in history.commits) or 'none'}")
+    tables = {}
+    for table in lake.catalog.of_stage(stage):
+        for stored in lake.catalog.physical_tables(table):
+            version = commit.delta_versions.get(stored)
+            if version is not None:
+                tables[stored] = version
+    return {"id": secrets.token_hex(8), "stage": stage, "chain": chain, "seq": seq, "tables": tables}
+
+
+def _restore_table(
+    lake: "Lake", maintenance: Maintenance, action: str, view: LedgerView, stored: str, version: int, done: Restored
+) -> None:
+    log = lake.catalog.log(stored)
+    steps = {v.mark["step"]: v.version for v in log.all() if v.mark.get("id") == action}
+    if "restored" not in steps:
+        try:
+            with maintenance.marked("restore", action, step="restored"):
+                lake.spark.sql(f"RESTORE TABLE {lake.catalog.full_name(stored)} TO VERSION AS OF {version}").collect()
+        except PySparkException as error:
+            raise RestoreFailed(
+                f"{stored} cannot go back to version {version}: {first_line(error)}; choose a later --seq, or roll back and run again"
+            ) from None
+        lake.catalog.assert_properties(stored)
+        failpoint("restore_after_restore")
+        steps = {v.mark["step"]: v.version for v in log.all() if v.mark.get("id") == action}
+    done.tables[stored] = version
+    if "restored" in steps and "carried" not in steps:
+        done.carried[stored] = _carry(lake, maintenance, action, view, stored, steps["restored"] - 1, done)
+        failpoint("restore_after_carry")
+
+
+def _carry(
+    lake: "Lake", maintenance: Maintenance, action: str, view: LedgerView, stored: str, version: int, done: Restored
+) -> int:
+    """Append the rows of later commits from the version just before the restore. Only visible commits must be whole."""
+    full = lake.catalog.full_name(stored)
+    expected = {c.commit_id: c.rows[stored] for c in view.commits() if c.rows.get(stored)}
+    needed = _visible_ids(view)
+    gone = removed_rows(lake)
+    present: dict[int, int] = dict(lake.spark.table(full).groupBy("_commit").count().collect())
+    carried: dict[int, int] = {}
+    for commit_id, rows in sorted(expected.items()):
+        wanted = rows - gone.get((stored, commit_id), 0)
+        if present.get(commit_id, 0) == wanted:
+            continue
+        count, problem = _readable(lake, full, version, commit_id)
+        if count == wanted and commit_id not in present:
+            carried[commit_id] = count
+        elif commit_id in needed:
+            done.lost.append(f"commit {commit_id} of {stored}: {problem or f'{count} of {wanted} rows are left'}")
+    if carried:
+        ids = ", ".join(str(commit_id) for commit_id in carried)
+        with maintenance.marked("restore", action, step="carried"):
+            lake.spark.sql(
+                f"INSERT INTO {full} SELECT * FROM {full} VERSION AS OF {version} WHERE _commit IN ({ids})"
+            ).collect()
+    return sum(carried.values())
+
+
+def _visible_ids(view: LedgerView) -> set[int]:
+    histories = view.histories().values()
+    bases = {base.commit_id for history in histories if (base := history.base())}
+    return bases | {v.commit.commit_id for history in histories for v in history.visible()}
+
+
+def _readable(lake: "Lake", full: str, version: int, commit_id: int) -> tuple[int, str]:
+    """Rows of a commit that can be read in full from a version, or why they cannot."""
+    source = lake.spark.sql(f"SELECT * FROM {full} VERSION AS OF {version} WHERE _commit = {commit_id}")
+    try:
+        return int(source.select(F.count(F.hash(*source.columns))).collect()[0][0]), ""
+    except PySparkException as error:
+        return 0, first_line(error)
+
+
+def _roll_back_lost(lake: "Lake", view: LedgerView, lost: set[int], done: Restored) -> None:
+    """Chains that lost a commit go back to the block before it; running their stages again rebuilds the rest."""
+    for commit in sorted(view.commits(), key=lambda c: c.base_height):
+        if commit.commit_id in lost and commit.kind == ADVANCE:
+            head = lake.ledger.read([commit.stage]).of(commit.stage, commit.chain).head()
+            if head is not None and head.height > commit.base_height:
+                why = f"restore: commit {commit.commit_id} is damaged beyond what Delta still has"
+                rollback(lake, commit.stage, commit.chain, commit.base_height, why, force=True)
+                done.rolled_back[f"{commit.stage} {commit.chain}"] = commit.base_height
+
+
+def first_line(error: BaseException) -> str:
+    """The first telling line of a Spark error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__
+
+

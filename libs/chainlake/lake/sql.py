@@ -1,0 +1,87 @@
+"""`lake sql`: one read-only query over the views, at the head or as of a block or a time."""
+
+import re
+from collections.abc import Iterable
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+
+from chainlake.encoding import to_hex
+from chainlake.errors import BadInput
+from chainlake.lake.restore import first_line
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+QUERIES = ("select", "with", "values", "from", "table", "(")
+LOOKING = ("show", "describe", "desc", "explain")
+
+
+def query(lake: "Lake", text: str, height: int | None = None, at: datetime | None = None) -> DataFrame:
+    """The result of a query. Anything that could write is refused before it runs."""
+    statement = text.strip().rstrip(";").strip()
+    word = re.match(r"\(|\w+", strip_comments(statement).strip())
+    first = word.group(0).lower() if word else ""
+    if first not in QUERIES + LOOKING:
+        raise BadInput(f"lake sql only reads: {first.upper() or 'an empty text'} is refused; start with SELECT")
+    if height is not None or at is not None:
+        statement = _as_of(lake, statement, height, at)
+    try:
+        if first in QUERIES:
+            lake.spark.sql(f"SELECT * FROM (\n{statement}\n) LIMIT 0").schema  # noqa: B018  a writing statement cannot be nested
+        return lake.spark.sql(statement)
+    except PySparkException as error:
+        raise BadInput(f"the query does not work: {first_line(error)}") from None
+
+
+def strip_comments(text: str) -> str:
+    """SQL without comments, strings untouched."""
+    return "".join(part for kind, part in tokens(text) if kind != "comment")
+
+
+def tokens(text: str) -> Iterable[tuple[str, str]]:
+    """The text in pieces: comments, quoted parts and the rest."""
+    pattern = r"(--[^\n]*|/\*.*?\*/)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([^-/'\"]+|.)"
+    for match in re.finditer(pattern, text, re.DOTALL):
+        kind = "comment" if match.group(1) else "quoted" if match.group(2) else "code"
+        yield kind, match.group(0)
+
+
+def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None) -> str:
+    """Replace the views by temporary ones that hold the past."""
+    names = {table.name for table in lake.catalog.data_tables()}
+    snapshot = lake.snapshot()
+    used: dict[str, str] = {}
+
+    def stand_in(match: "re.Match[str]") -> str:
+        name = f"{match.group(1)}.{match.group(2)}".lower()
+        if name not in names:
+            return match.group(0)
+        if name not in used:
+            used[name] = f"as_of_{name.replace('.', '_')}"
+            snapshot.table(name, height=height, at=at).createOrReplaceTempView(used[name])
+        return used[name]
+
+    pattern = re.compile(r"(?<![\w.`])`?(\w+)`?\s*\.\s*`?(\w+)`?(?![\w`])")
+    return "".join(pattern.sub(stand_in, part) if kind == "code" else part for kind, part in tokens(statement))
+
+
+def to_plain(value: Any) -> Any:
+    """A value as JSON has it: binary as 0x hex, times as ISO text."""
+    if isinstance(value, (bytes, bytearray)):
+        return to_hex(bytes(value))
+    if isinstance(value, (datetime, date)):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if isinstance(value, dict):
+        return {str(to_plain(key)): to_plain(one) for key, one in value.items()}
+    if hasattr(value, "asDict"):
+        return to_plain(value.asDict())
+    if isinstance(value, (list, tuple)):
+        return [to_plain(one) for one in value]
+    return value
+

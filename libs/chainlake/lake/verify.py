@@ -1,0 +1,110 @@
+"""`lake verify`: does what the tables hold agree with the ledger, and with itself?
+
+Every finding is one line. Checks: the ledger's own order; row counts and checksums of every visible commit, which reads every file
+in full; each Delta version explained by a commit or by maintenance; one row per key and height in state tables; what each stage
+promises of itself (links of raw blocks, roots).
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from chainlake.lake.commit import checksum
+from chainlake.lake.ddl import Table
+from chainlake.lake.deltalog import Version
+from chainlake.lake.gc import removed_rows
+from chainlake.lake.restore import first_line, unfinished
+from chainlake.lake.stage import Stage
+from chainlake.lake.visibility import LedgerView, problems
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+DEFINING = {"CREATE TABLE", "SET TBLPROPERTIES", "ADD CONSTRAINT", "CREATE OR REPLACE TABLE", "CLUSTER BY", "UPGRADE PROTOCOL"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that does not hold."""
+
+    stage: str
+    what: str
+
+
+def verify(lake: "Lake", stage: str | None = None) -> list[Finding]:
+    """Everything that does not hold, for one stage or all. Empty means that all is well."""
+    stages = [lake.stages.get(stage)] if stage else lake.stages.all()
+    view = lake.ledger.read()
+    found = [Finding(s.name, text) for s in stages for text in _ledger_problems(view, s)]
+    if (open_restore := unfinished(lake)) is not None:
+        found.append(Finding(open_restore["stage"], f"a restore to seq {open_restore['seq']} was interrupted: run it again"))
+    for table in _tables(lake, stages):
+        owner = next(s.name for s in stages if s.name in table.stages)
+        for stored in lake.catalog.physical_tables(table):
+            found += [Finding(owner, text) for text in _contents(lake, view, table, stored)]
+            found += [Finding(owner, text) for text in _unexplained(lake, stored)]
+    for one in stages:
+        found += [Finding(one.name, text) for text in _promises(lake, view, one)]
+    return found
+
+
+def _tables(lake: "Lake", stages: Iterable[Stage]) -> list[Table]:
+    names = {stage.name for stage in stages}
+    return [table for table in lake.catalog.data_tables() if names & set(table.stages)]
+
+
+def _ledger_problems(view: LedgerView, stage: Stage) -> list[str]:
+    return [text for (name, _), history in view.histories().items() if name == stage.name for text in problems(history)]
+
+
+def _contents(lake: "Lake", view: LedgerView, table: Table, stored: str) -> list[str]:
+    """Rows and checksums per commit, against the ledger."""
+    frame = lake.spark.table(lake.catalog.full_name(stored))
+    keys = ["_commit", "_chain", "_height", *table.state_key] if table.kind == "state" else []
+    try:
+        counted = frame.groupBy("_commit").agg(F.count(F.lit(1)), checksum(table)).collect()
+        doubled = frame.groupBy(*keys).count().filter("count > 1").limit(3).collect() if keys else []
+    except PySparkException as error:
+        return [f"{stored} cannot be read: {first_line(error)}; lake restore, or roll back and run again"]
+    actual = {row[0]: (row[1], row[2]) for row in counted}
+    gone = removed_rows(lake)
+    found = [f"{stored} has {row['count']} rows for one key at height {row['_height']}" for row in doubled]
+    for commit in {c.commit_id: c for c in view.commits() if stored in c.rows}.values():
+        rows, digest = actual.get(commit.commit_id, (0, 0))
+        removed = gone.get((stored, commit.commit_id), 0)
+        where = f"{stored}: commit {commit.commit_id} ({commit.stage} {commit.chain} seq {commit.seq})"
+        if rows not in (commit.rows[stored], commit.rows[stored] - removed):
+            found.append(f"{where} has {rows} rows, the ledger says {commit.rows[stored]}; lake restore, or roll back")
+        elif rows == commit.rows[stored] and digest != commit.checksums.get(stored, digest):
+            found.append(f"{where} has other contents than were committed; lake restore, or roll back")
+    return found
+
+
+def _unexplained(lake: "Lake", stored: str) -> list[str]:
+    """Delta versions that neither a commit, an abandoned attempt, nor maintenance made."""
+    return [
+        f"{stored}: Delta version {v.version} ({v.operation}) was made around the ledger; lake restore takes the table back"
+        for v in lake.catalog.log(stored).all()
+        if not _explained(v)
+    ]
+
+
+def _explained(version: Version) -> bool:
+    if version.operation in DEFINING or "maintenance" in version.mark or "migration" in version.mark:
+        return True
+    return "commit" in version.mark and version.operation == "WRITE"
+
+
+def _promises(lake: "Lake", view: LedgerView, stage: Stage) -> list[str]:
+    if stage.verify is None:
+        return []
+    found: list[str] = []
+    for chain in view.chains([stage.name]):
+        try:
+            found += stage.verify(lake, chain)
+        except PySparkException as error:
+            found.append(f"{stage.name} {chain} cannot be checked: {first_line(error)}")
+    return found
