@@ -11,9 +11,7 @@ def project_root() -> Path:
     """The checkout this package runs from; a wheel has none."""
     root = PACKAGE.parents[1]
     if not (root / "databricks.yml").is_file():
-        raise BadInput(
-            f"{PACKAGE} is not in a checkout, where jobs and notebooks are: run this in a clone of the project"
-        )
+        raise BadInput(f"{PACKAGE} is not in a checkout, where jobs and notebooks are: run this in a clone of the project")
     return root
 
 

@@ -24,6 +24,7 @@ from chainlake.lake.visibility import LedgerView
 PROPERTIES = {
     "delta.enableDeletionVectors": "false",
     "delta.checkpointInterval": "100",
+    "delta.autoOptimize.autoCompact": "true",
     "delta.logRetentionDuration": "interval 30 days",
     "delta.deletedFileRetentionDuration": "interval 30 days",
 }
@@ -32,9 +33,7 @@ PROPERTIES = {
 class Catalog:
     """The tables of one lake."""
 
-    def __init__(
-        self, spark: SparkSession, namespace: Namespace, location: Path | None, directories: Iterable[Path]
-    ) -> None:
+    def __init__(self, spark: SparkSession, namespace: Namespace, location: Path | None, directories: Iterable[Path]) -> None:
         self._spark = spark
         self.namespace = namespace
         self._location = location
@@ -67,7 +66,12 @@ class Catalog:
         return f"{self.namespace.schema('store')}.`{stored}`"
 
     def log(self, stored: str) -> DeltaLog:
+        """Delta's log of a physical table."""
         return DeltaLog(self._spark, self.full_name(stored), self._path("store", stored))
+
+    def control_log(self, name: str) -> DeltaLog:
+        """Delta's log of a control table."""
+        return DeltaLog(self._spark, self.namespace.control(name), self._path("control", name))
 
     def ensure(self) -> bool:
         """Make or register everything; False if a running server already has it all."""
@@ -96,7 +100,7 @@ class Catalog:
         if ledger is None:
             from chainlake.lake.ledger import Ledger
 
-            ledger = Ledger(self._spark, self.namespace).read()
+            ledger = Ledger(self._spark, self.namespace, self.control_log("ledger")).read(check=False)
         tables = list(only) if only is not None else self.data_tables()
         statements = [views.reader_view(self.namespace, t, pruned_below(t, ledger)) for t in tables]
         self._parallel(statements)

@@ -45,7 +45,7 @@ def process_id() -> str:
 
 def process_is_dead(owner: str) -> bool:
     """True only if the owner ran on this host and is certainly gone."""
-    host, pid, started = (owner.split(":") + ["", "", ""])[:3]
+    host, pid, started = [*owner.split(":"), "", "", ""][:3]
     return host == socket.gethostname() and pid.isdigit() and _started(int(pid)) != started
 
 

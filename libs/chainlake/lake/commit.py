@@ -56,9 +56,7 @@ def append_all(
     return {physical(name): result for name, result in zip(frames, results, strict=True)}
 
 
-def append(
-    catalog: "Catalog", table: Table, stored: str, frame: DataFrame, commit_id: int, heights: tuple[int, int]
-) -> Appended:
+def append(catalog: "Catalog", table: Table, stored: str, frame: DataFrame, commit_id: int, heights: tuple[int, int]) -> Appended:
     """One append to one physical table. A lost answer is looked up in Delta's log, so a retry never doubles rows."""
     log = catalog.log(stored)
     prepared = _prepared(table, frame, commit_id)

@@ -96,13 +96,9 @@ def _compact_lane(lake: "Lake", stage: Stage, chains: list[str], lease: Lease) -
     return [Compacted(stage.name, chain, height, total) for chain, height in targets.items()]
 
 
-def _write_base(
-    lake: "Lake", view: LedgerView, table: Table, targets: dict[str, int], commit_id: int
-) -> tuple[int, int, int]:
+def _write_base(lake: "Lake", view: LedgerView, table: Table, targets: dict[str, int], commit_id: int) -> tuple[int, int, int]:
     state = Snapshot(lake.spark, lake.catalog, view).state(table.name, targets)
-    done = append(
-        lake.catalog, table, f"{physical(table.name)}_base", state, commit_id, (-2, max(targets.values()))
-    )
+    done = append(lake.catalog, table, f"{physical(table.name)}_base", state, commit_id, (-2, max(targets.values())))
     failpoint("compact_after_base")
     return done.version, done.rows, done.checksum
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timezone
 from typing import Any
 
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from chainlake.lake.names import Namespace
@@ -30,10 +30,9 @@ class ControlTables:
             writer = writer.option(key, str(value))
         writer.saveAsTable(table)
 
-    def read(self, name: str, condition: Column | None = None) -> list[dict[str, Any]]:
-        """Rows as dictionaries; times are aware and in UTC."""
-        frame = self._spark.table(self._namespace.control(name))
-        rows: list[dict[str, Any]] = (frame if condition is None else frame.filter(condition)).toArrow().to_pylist()
+    def read(self, name: str) -> list[dict[str, Any]]:
+        """All rows as dictionaries; times are aware and in UTC. A filter would cost more than it saves on tables this small."""
+        rows: list[dict[str, Any]] = self._spark.table(self._namespace.control(name)).toArrow().to_pylist()
         for row in rows:
             for key, value in row.items():
                 if hasattr(value, "astimezone"):

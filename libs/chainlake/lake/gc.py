@@ -55,9 +55,7 @@ class Garbage:
     removable: bool
 
 
-def collect(
-    lake: "Lake", retention: timedelta = RETENTION, dry_run: bool = False, grace: timedelta = GRACE
-) -> list[Garbage]:
+def collect(lake: "Lake", retention: timedelta = RETENTION, dry_run: bool = False, grace: timedelta = GRACE) -> list[Garbage]:
     """Measure garbage, record it in control.orphans, and delete what is past the retention unless `dry_run`.
 
     An orphan younger than `grace` may belong to a writer at work and stays whatever the retention.
@@ -158,9 +156,7 @@ def _delete_some(lake: "Lake", maintenance: Maintenance, action: str, table: str
     orphans = [str(one.commit_id) for one in items if one.kind == ORPHAN]
     terms = [f"_commit IN ({', '.join(orphans)})"] if orphans else []
     terms += [
-        f"(_commit = {one.commit_id} AND _chain = '{one.chain}' AND _height > {one.above})"
-        for one in items
-        if one.kind != ORPHAN
+        f"(_commit = {one.commit_id} AND _chain = '{one.chain}' AND _height > {one.above})" for one in items if one.kind != ORPHAN
     ]
     for attempt in range(5):
         try:

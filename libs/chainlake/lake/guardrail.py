@@ -36,9 +36,7 @@ def limits_from_environment() -> Limits:
 class Guardrail:
     """Checks the latest measurement of control.orphans."""
 
-    def __init__(
-        self, control: ControlTables, limits: Limits | None = None, sleep: Callable[[float], None] = time.sleep
-    ) -> None:
+    def __init__(self, control: ControlTables, limits: Limits | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
         self._control = control
         self._limits = limits or limits_from_environment()
         self._sleep = sleep

@@ -49,7 +49,7 @@ class Lake:
         self.catalog = Catalog(spark, namespace, location, [tables_dir(), *directories])
         self.catalog.ensure()
         self.control = ControlTables(spark, namespace)
-        self.ledger = Ledger(spark, namespace)
+        self.ledger = Ledger(spark, namespace, self.catalog.control_log("ledger"))
         self.stages = Stages(tuple(stages))
         self.chains = Chains(self.control)
         self.health = Health(self.control)
@@ -124,9 +124,15 @@ class Lake:
         import pandas as pd
 
         stage = self.stages.get(name)
+        Guardrail(self.control).check(stage.name)
+        degraded = self.health.degraded()
+        wanted = [chains] if isinstance(chains, str) and chains else list(chains)
         summaries: list[ChainSummary] = []
-        for lane, members in self._lanes(stage, [chains] if isinstance(chains, str) and chains else list(chains)).items():
-            summaries += self._run_lane(stage, lane, members, max_blocks, max_rows)
+        try:
+            for lane, members in self._lanes(stage, wanted).items():
+                summaries += self._run_lane(stage, lane, members, degraded, max_blocks, max_rows)
+        finally:
+            self.runs.flush()
         return pd.DataFrame([vars(summary) for summary in summaries], columns=list(vars(ChainSummary("", ""))))
 
     def require_healthy(self, stage: str) -> None:
@@ -140,7 +146,7 @@ class Lake:
     @contextmanager
     def lease(self, stage: str, lane: str) -> Iterator[Lease]:
         """The right to write a lane."""
-        with Lease(self.control, self.ledger, stage, lane) as lease:
+        with Lease(self.control, self.ledger, self.catalog.control_log("leases"), stage, lane) as lease:
             yield lease
 
     def _lanes(self, stage: Stage, wanted: Sequence[str]) -> dict[str, list[str]]:
@@ -154,9 +160,14 @@ class Lake:
         return lanes
 
     def _run_lane(
-        self, stage: Stage, lane: str, members: list[str], max_blocks: int | None, max_rows: int | None
+        self,
+        stage: Stage,
+        lane: str,
+        members: Sequence[str],
+        degraded: Mapping[tuple[str, str], str],
+        max_blocks: int | None,
+        max_rows: int | None,
     ) -> list[ChainSummary]:
-        degraded = self.health.degraded()
         stopped = [
             ChainSummary(stage.name, chain, status="degraded", error=degraded[stage.name, chain])
             for chain in members
@@ -165,30 +176,25 @@ class Lake:
         going = [chain for chain in members if (stage.name, chain) not in degraded]
         if not going:
             return stopped
-        Guardrail(self.control).check(stage.name)
         make = stage.runner or LaneRun
-        try:
-            with self.lease(stage.name, lane) as lease:
-                run = make(self, stage, going, lease, max_blocks or stage.max_blocks, max_rows or stage.max_rows)
-                return stopped + run.run()
-        finally:
-            self.runs.flush()
+        with self.lease(stage.name, lane) as lease:
+            run = make(self, stage, going, lease, max_blocks or stage.max_blocks, max_rows or stage.max_rows)
+            return stopped + run.run()
 
 
 def open_lake(
     home: str | os.PathLike[str] | None = None,
     *,
-    namespace: Namespace | None = None,
+    catalog: str = "",
+    schema_prefix: str = "",
     stages: Iterable[Stage] = (),
     directories: Sequence[Path] = (),
 ) -> Lake:
-    """Open the lake of a home (local) or of the catalog and schema prefix in the environment (Databricks)."""
+    """Open the lake of a home (local) or of a catalog and schema prefix (Databricks; default: from the environment)."""
     from chainlake.stages import all_stages
 
-    names = namespace or Namespace(os.environ.get("LAKE_CATALOG", ""), os.environ.get("LAKE_PREFIX", ""))
+    names = Namespace(catalog or os.environ.get("LAKE_CATALOG", ""), schema_prefix or os.environ.get("LAKE_PREFIX", ""))
     if not is_local():
         return Lake(get_spark(), names, None, (*all_stages(), *stages), directories)
     place: Home = find_home(home)
     return Lake(get_spark(place), names, place.warehouse, (*all_stages(), *stages), directories)
-
-

@@ -4,6 +4,7 @@ Taking a lease is a compare-and-swap on its epoch. Taking it over from a writer 
 which that writer would commit (see `Ledger.fence`), so that its append is refused even if it wakes up much later.
 """
 
+import json
 import secrets
 import threading
 import time
@@ -13,11 +14,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import functions as F
 
 from chainlake.errors import Fenced, LeaseHeld
 from chainlake.lake.clock import now, process_id, process_is_dead
 from chainlake.lake.control import ControlTables
+from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.failpoint import failpoint
 from chainlake.lake.ledger import Ledger, is_conflict
 
@@ -42,14 +43,14 @@ class Lease:
     """A held lease. Use as a context manager; renews itself while the work goes on."""
 
     def __init__(
-        self, control: ControlTables, ledger: Ledger, stage: str, lane: str, ttl: float = TTL_SECONDS, force: bool = False
+        self, control: ControlTables, ledger: Ledger, log: DeltaLog, stage: str, lane: str, ttl: float = TTL_SECONDS
     ) -> None:
         self._control = control
         self._ledger = ledger
+        self._log = log
         self.stage = stage
         self.lane = lane
         self._ttl = ttl
-        self._force = force
         self._owner = f"{process_id()}:{secrets.token_hex(4)}"
         self._stop = threading.Event()
         self._renewed = 0.0
@@ -58,16 +59,16 @@ class Lease:
 
     def __enter__(self) -> "Lease":
         current = read_lease(self._control, self.stage, self.lane)
-        if current and not self._force and not current.is_free():
+        if current and not current.is_free():
             raise LeaseHeld(
                 f"{self.stage} {self.lane} is being written by {current.owner} (epoch {current.epoch}, until"
                 f" {current.expires_at:%H:%M:%S} UTC): wait, or stop that process"
             )
         self.epoch = current.epoch + 1 if current else 1
-        self._write(HELD, txnAppId=f"lease:{self.stage}@{self.lane}", txnVersion=self.epoch)
+        mark = json.dumps({"lease": self._owner})
+        self._write(HELD, txnAppId=f"lease:{self.stage}@{self.lane}", txnVersion=self.epoch, userMetadata=mark)
         failpoint("after_lease")
-        after = read_lease(self._control, self.stage, self.lane)
-        if after is None or (after.epoch, after.owner) != (self.epoch, self._owner):
+        if self._log.version_of("lease", self._owner) is None:
             raise LeaseHeld(f"{self.stage} {self.lane}: another writer took the lease at the same moment; run again")
         if current and current.state != RELEASED:
             why = f"lease taken over from {current.owner} (epoch {current.epoch})"
@@ -113,7 +114,7 @@ class Lease:
 
 def read_lease(control: ControlTables, stage: str, lane: str) -> LeaseRow | None:
     """The lane's newest lease row."""
-    rows = control.read("leases", (F.col("stage") == stage) & (F.col("lane") == lane))
+    rows = [row for row in control.read("leases") if (row["stage"], row["lane"]) == (stage, lane)]
     return newest_leases(rows).get((stage, lane))
 
 

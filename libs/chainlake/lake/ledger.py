@@ -1,13 +1,13 @@
 """control.ledger: reading it, and the one append that makes a commit exist.
 
 The append is a compare-and-swap: Delta's transaction version of a lane is its seq, which must grow. A concurrent writer gets a
-conflict; a late one is skipped silently. So the row is always read back, and only our own commit id means success.
+conflict; a late one is skipped silently. So Delta's log is always read back, and only our own commit id in it means success.
 """
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
-from datetime import datetime, timezone
+from datetime import timezone
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -17,8 +17,9 @@ from pyspark.sql.types import StructType
 
 from chainlake.errors import BadInput, Fenced
 from chainlake.lake.clock import new_commit_id, now
+from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.names import Namespace
-from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView
+from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView, problems
 
 COLUMNS = [column.name for column in fields(Commit)]
 
@@ -26,24 +27,29 @@ COLUMNS = [column.name for column in fields(Commit)]
 class Ledger:
     """The ledger of one lake."""
 
-    def __init__(self, spark: SparkSession, namespace: Namespace) -> None:
+    def __init__(self, spark: SparkSession, namespace: Namespace, log: DeltaLog) -> None:
         self._spark = spark
         self._namespace = namespace
+        self._log = log
         self._schema: StructType | None = None
         self.table = namespace.control("ledger")
 
-    def read(self, stages: Iterable[str] | None = None) -> LedgerView:
-        """The ledger now, optionally of some stages only."""
+    def read(self, stages: Iterable[str] | None = None, check: bool = True) -> LedgerView:
+        """The ledger now, optionally of some stages only. A ledger that contradicts itself is refused unless `check` is off."""
         frame = self._spark.table(self.table)
         if stages is not None:
             frame = frame.filter(F.col("stage").isin(list(stages)))
-        return LedgerView(_commits(frame))
+        view = LedgerView(_commits(frame))
+        wrong = [text for history in view.histories().values() for text in problems(history)] if check else []
+        if wrong:
+            raise BadInput(f"control.ledger is corrupt: {wrong[0]}; see lake verify and docs/operations.md on repairing it")
+        return view
 
     def append(self, rows: Sequence[Commit]) -> None:
         """Commit the rows of one lane (same stage, lane, seq and commit id), or raise Fenced with nothing visible."""
         first = rows[0]
         error = self._try_append(rows)
-        if self._committed(first) != {first.commit_id}:
+        if self._log.version_of("commit", first.commit_id) is None:
             if error is not None and not is_conflict(error):
                 raise error
             raise Fenced(
@@ -101,16 +107,6 @@ class Ledger:
             return error
         return None
 
-    def _committed(self, row: Commit) -> set[int]:
-        found = (
-            self._spark.table(self.table)
-            .filter((F.col("stage") == row.stage) & (F.col("lane") == row.lane) & (F.col("seq") == row.seq))
-            .select("commit_id")
-            .distinct()
-            .collect()
-        )
-        return {line[0] for line in found}
-
     def _frame(self, rows: Sequence[Commit]) -> DataFrame:
         if self._schema is None:
             self._schema = self._spark.table(self.table).schema
@@ -126,8 +122,6 @@ def _commits(frame: DataFrame) -> list[Commit]:
 def _commit(row: dict[str, Any]) -> Commit:
     for name in ("roots", "inputs", "delta_versions", "rows", "checksums"):
         row[name] = dict(row[name] or ())
-    if not isinstance(row["committed_at"], datetime) or row["height"] is None:
-        raise BadInput(f"control.ledger has a corrupt row: {row['stage']} {row['chain']} seq {row['seq']}; restore it")
     row["committed_at"] = row["committed_at"].astimezone(timezone.utc)
     return Commit(**row)
 

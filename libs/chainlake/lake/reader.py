@@ -5,9 +5,11 @@ Two axes of time: by block (`height`), and by what the lake believed when (`seq`
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from chainlake.errors import BadInput
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from chainlake.lake.catalog import Catalog
 
 RETENTION = timedelta(days=30)
+FEW = 32
 
 
 class Snapshot:
@@ -67,7 +70,7 @@ class Snapshot:
         return self._visible(self._spark.table(self._catalog.namespace.store(name)), live, lower)
 
     def state(self, name: str, heights: Mapping[str, int], keys: DataFrame | None = None) -> DataFrame:
-        """State rows as of a height per chain, with the kernel's columns; with `keys` (`_chain` and the table's key), only those."""
+        """State rows as of a height per chain, with the kernel's columns; with `keys` (`_chain` and the key), only those."""
         table = self._catalog.table(name)
         histories = {chain: self._history(table, chain) for chain in heights}
         live = [v for chain, height in heights.items() for v in histories[chain].visible(height)]
@@ -124,14 +127,10 @@ class Snapshot:
         if len(chains) <= 64:
             frame = frame.filter(F.col("_chain").isin(chains))
         rows = [(v.commit.chain, v.commit.commit_id, low, v.limit) for v, low in zip(live, lows, strict=True)]
+        if len(rows) <= FEW:
+            return frame.filter(reduce(or_, [_inside(*map(F.lit, row)) for row in rows]))
         allowed = self._spark.createDataFrame(rows, "v_chain string, v_commit long, v_low long, v_limit long")
-        inside = (
-            (F.col("_commit") == F.col("v_commit"))
-            & (F.col("_chain") == F.col("v_chain"))
-            & (F.col("_height") > F.col("v_low"))
-            & (F.col("_height") <= F.col("v_limit"))
-        )
-        return frame.join(F.broadcast(allowed), inside, "left_semi")
+        return frame.join(F.broadcast(allowed), _inside(*map(F.col, allowed.columns)), "left_semi")
 
     def _stored(self, table: Table, histories: Mapping[str, History], versioned: bool) -> DataFrame:
         """The physical table: as of the recorded Delta version where one is asked for and retention still has it."""
@@ -139,14 +138,17 @@ class Snapshot:
         if not versioned:
             return self._spark.table(full)
         stored = physical(table.name)
-        made = [(c.delta_versions[stored], c.committed_at) for h in histories.values() for c in h.commits if stored in c.delta_versions]
+        made = [
+            (c.delta_versions[stored], c.committed_at)
+            for h in histories.values()
+            for c in h.commits
+            if stored in c.delta_versions
+        ]
         if not made or max(made)[1] <= now() - RETENTION:
             return self._spark.table(full)
         return self._spark.sql(f"SELECT * FROM {full} VERSION AS OF {max(made)[0]}")
 
-    def _histories(
-        self, table: Table, chain: str | None, seq: int | None, at: datetime | None
-    ) -> dict[str, History]:
+    def _histories(self, table: Table, chain: str | None, seq: int | None, at: datetime | None) -> dict[str, History]:
         chains = self.ledger.chains(table.stages)
         if chain is not None and chain not in chains:
             raise BadInput(f"unknown chain {chain!r} for {table.name}: there are {', '.join(chains) or 'none yet'}")
@@ -168,15 +170,19 @@ class Snapshot:
     def _bases(self, histories: Mapping[str, History], height: int | None) -> dict[str, Commit]:
         return {chain: base for chain, h in histories.items() if (base := h.base(height)) is not None}
 
-    def _check_height(
-        self, table: Table, histories: Mapping[str, History], chain: str | None, height: int | None
-    ) -> None:
+    def _check_height(self, table: Table, histories: Mapping[str, History], chain: str | None, height: int | None) -> None:
         if height is None:
             return
         heads = [head.height for history in histories.values() if (head := history.head()) is not None]
         if height < 0 or not heads or height > max(heads):
             where = f"{table.name} {chain}" if chain else table.name
             raise BadInput(f"height {height} of {where} is not there: the head is {max(heads, default='none')}")
+
+
+def _inside(chain: Column, commit: Column, low: Column, limit: Column) -> Column:
+    """A row belongs to the commit and chain, and its height is in (low, limit]."""
+    own = (F.col("_commit") == commit) & (F.col("_chain") == chain)
+    return own & (F.col("_height") > low) & (F.col("_height") <= limit)
 
 
 def shown(table: Table, frame: DataFrame) -> DataFrame:

@@ -1,7 +1,7 @@
 """Putting the tables of a stage back physically with Delta RESTORE, after damage.
 
-`lake restore STAGE CHAIN --seq N` takes every table of the stage to the Delta version recorded at that commit, then brings forward
-the rows of all later commits that can still be read, of any chain, since chains share tables. The plan is recorded before
+`lake restore STAGE CHAIN --seq N` takes every table of the stage to the Delta version recorded at that commit, then brings
+forward the rows of all later commits that can still be read, of any chain, since chains share tables. The plan is recorded before
 anything is touched, so that an interrupted restore is finished by running it again. What cannot be brought forward is named, and
 the chains concerned are rolled back to the last block that is whole.
 """
@@ -95,7 +95,8 @@ def _restore_table(
                 lake.spark.sql(f"RESTORE TABLE {lake.catalog.full_name(stored)} TO VERSION AS OF {version}").collect()
         except PySparkException as error:
             raise RestoreFailed(
-                f"{stored} cannot go back to version {version}: {first_line(error)}; choose a later --seq, or roll back and run again"
+                f"{stored} cannot go back to version {version}: {first_line(error)};"
+                f" choose another --seq, or roll back and run again"
             ) from None
         lake.catalog.assert_properties(stored)
         failpoint("restore_after_restore")
@@ -128,9 +129,7 @@ def _carry(
     if carried:
         ids = ", ".join(str(commit_id) for commit_id in carried)
         with maintenance.marked("restore", action, step="carried"):
-            lake.spark.sql(
-                f"INSERT INTO {full} SELECT * FROM {full} VERSION AS OF {version} WHERE _commit IN ({ids})"
-            ).collect()
+            lake.spark.sql(f"INSERT INTO {full} SELECT * FROM {full} VERSION AS OF {version} WHERE _commit IN ({ids})").collect()
     return sum(carried.values())
 
 
@@ -164,5 +163,3 @@ def first_line(error: BaseException) -> str:
     """The first telling line of a Spark error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
-
-

@@ -359,4 +359,3 @@ def rollback_row(
         why=why,
         committed_at=now(),
     )
-

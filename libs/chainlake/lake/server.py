@@ -61,6 +61,7 @@ def spark_settings(home: Home) -> dict[str, str]:
         "spark.sql.shuffle.partitions": os.environ.get("LAKE_SHUFFLE_PARTITIONS", "2"),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
+        "spark.databricks.delta.autoCompact.minNumFiles": "20",
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
     }
@@ -188,7 +189,7 @@ def _free_port() -> int:
 def _is_locked(path: Path) -> bool:
     try:
         with path.open() as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except FileNotFoundError:

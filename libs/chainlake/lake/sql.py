@@ -84,4 +84,3 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [to_plain(one) for one in value]
     return value
-

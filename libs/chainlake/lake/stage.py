@@ -43,8 +43,14 @@ class Batch:
         before = {chain: low for chain, (low, _) in self.ranges.items()}
         return self.snapshot.state(table, before, keys).drop("_commit", "_deleted")
 
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """The frame computed once, for a stage that uses it several times. (A cached frame would be planned again at each
+        later write to the tables it reads; this one no longer knows them.)"""
+        return frame.localCheckpoint()
+
     @property
     def blocks(self) -> int:
+        """Blocks in the batch, all chains together."""
         return sum(high - low for low, high in self.ranges.values())
 
 

@@ -50,9 +50,7 @@ def status(lake: "Lake") -> Status:
     view = lake.ledger.read()
     degraded = lake.health.degraded()
     writers = _writers(lake)
-    stages = [
-        _one(lake, view, stage, chain, degraded, writers) for stage in lake.stages.all() for chain in lake.chains_of(stage)
-    ]
+    stages = [_one(lake, view, stage, chain, degraded, writers) for stage in lake.stages.all() for chain in lake.chains_of(stage)]
     rows, size = Guardrail(lake.control).measured()
     return Status(stages, rows, size)
 

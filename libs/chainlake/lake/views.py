@@ -25,10 +25,7 @@ def reader_view(namespace: Namespace, table: Table, pruned_below: int | None = N
     """The view that people query. `pruned_below` is the lowest compacted height: what is at or below it is in the base."""
     body = _state(namespace, table, pruned_below) if table.kind == "state" else _events(namespace, table)
     comments = ", ".join(f"`{name}` COMMENT '{_quoted(text)}'" for name, text in shown_columns(table).items())
-    return (
-        f"CREATE OR REPLACE VIEW {namespace.view(table.name)} ({comments})"
-        f"\nCOMMENT '{_quoted(table.description)}'\nAS {body}"
-    )
+    return f"CREATE OR REPLACE VIEW {namespace.view(table.name)} ({comments})\nCOMMENT '{_quoted(table.description)}'\nAS {body}"
 
 
 def shown_columns(table: Table) -> Mapping[str, str]:

@@ -120,7 +120,7 @@ class History:
 
     def boundary(self, height: int) -> int | None:
         """The highest commit boundary at or below `height` that is still visible."""
-        edges = [edge for v in self.visible() for edge in (v.commit.base_height, v.commit.height) if edge <= height]
+        edges = [edge for v in self.visible() for edge in (v.commit.base_height, v.limit) if edge <= height]
         return max(edges, default=None)
 
 

@@ -52,9 +52,7 @@ class RawRun(LaneRun):
             return False
         timings = Timings()
         options = dict(self.options[self.chain])
-        frame = read_blocks(
-            self.lake.spark, self.kind, self.paths, self.cursor, self.max_blocks, MAX_BYTES, options
-        ).persist()
+        frame = read_blocks(self.lake.spark, self.kind, self.paths, self.cursor, self.max_blocks, MAX_BYTES, options).persist()
         try:
             with timings.phase("read"):
                 headers = _headers(frame)

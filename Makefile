@@ -1,0 +1,33 @@
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint format bench clean clean-all
+
+help:       ## list what you can make
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup:      ## virtual environment, packages, Java and Delta JARs; does nothing when they are there
+	@scripts/setup.sh
+
+run: setup  ## make the demo chains, run every job, print what was built
+	@.venv/bin/lake up
+
+test: lint  ## everything that has to hold: style, types, tests
+	@.venv/bin/python -m pytest tests
+
+lint: setup ## style and types
+	@.venv/bin/ruff check .
+	@.venv/bin/mypy
+
+format: setup ## put the code in the project's style
+	@.venv/bin/ruff check --fix --quiet .
+	@.venv/bin/ruff format .
+
+bench: setup ## measure the kernel against its budgets
+	@.venv/bin/lake bench kernel
+
+clean:      ## stop the local Spark server; remove the lake and caches
+	@if [ -x .venv/bin/lake ]; then .venv/bin/lake stop; fi
+	@rm -rf .lake .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist spark-warehouse metastore_db derby.log
+	@find libs tests notebooks -name __pycache__ -prune -exec rm -rf {} +
+
+clean-all: clean ## clean, and remove the virtual environment too
+	@rm -rf .venv libs/*.egg-info

@@ -1,0 +1,204 @@
+"""Commands that bring data in and read it: demo, ingest, sql, audit, status, tables."""
+
+import argparse
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from chainlake.cli.show import emit, emit_json, seconds, table
+from chainlake.errors import BadInput, CheckFailed
+
+Commands = Any
+
+
+def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
+    demo = commands.add_parser(
+        "demo", parents=[common], help="write demo chains as raw files", epilog="example: lake demo logs --size small"
+    )
+    demo.add_argument("domain", nargs="?", help="logs, shards, cage, replica or sync (default: all)")
+    demo.add_argument("--size", default="small", help="tiny, small, medium or large (default: small)")
+    demo.add_argument("--to", metavar="DIR", help="where to write them (default: HOME/demo)")
+    demo.set_defaults(run=_demo)
+
+    ingest = commands.add_parser(
+        "ingest",
+        parents=[common],
+        help="follow a chain and take its blocks into raw",
+        epilog="example: lake ingest mainnet --kind evm --from blocks.jsonl.gz --option finalized=true",
+    )
+    ingest.add_argument("chain", help="a name for the chain, unique in the lake")
+    ingest.add_argument("--kind", required=True, help="evm, comet, cardano, raft or river")
+    ingest.add_argument("--from", dest="source", required=True, metavar="PATH|URL", help="file, directory or URL of its blocks")
+    ingest.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the chain; repeatable")
+    ingest.set_defaults(run=_ingest)
+
+    sql = commands.add_parser(
+        "sql",
+        parents=[common],
+        help="one read-only query",
+        epilog='example: lake sql "SELECT chain, max(height) FROM raw.blocks GROUP BY chain" --height 100',
+    )
+    sql.add_argument("query", help="SELECT …")
+    _add_when(sql)
+    sql.add_argument("--json", action="store_true", help="one array of row objects, BINARY as 0x hex")
+    sql.set_defaults(run=_sql)
+
+    status = commands.add_parser("status", parents=[common], help="heads, lags, roots, health and writers, per stage and chain")
+    status.add_argument("--json", action="store_true", help="the same for scripts (docs/operations.md describes it)")
+    status.set_defaults(run=_status)
+
+    audit = commands.add_parser(
+        "audit",
+        parents=[common],
+        help="which commits made this, what was rolled back, by whom and why",
+        epilog="example: lake audit raw.logs demo-evm --height 120",
+    )
+    audit.add_argument("stage")
+    audit.add_argument("chain")
+    _add_when(audit)
+    audit.add_argument("--json", action="store_true")
+    audit.set_defaults(run=_audit)
+
+    tables = commands.add_parser("tables", parents=[common], help="what tables there are and what their columns mean")
+    tables.add_argument("--markdown", action="store_true", help="the documentation page")
+    tables.set_defaults(run=_tables)
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """An ISO time; without an offset it is UTC."""
+    if text is None:
+        return None
+    try:
+        value = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise BadInput(f"{text!r} is not a time: write it like 2026-01-31T12:00:00Z") from None
+    return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+
+
+def parse_height(text: str | None) -> int | None:
+    """A block number."""
+    if text is None:
+        return None
+    if not text.lstrip("-").isdigit() or int(text) < 0:
+        raise BadInput(f"height {text!r}: a block number of 0 or more is expected")
+    return int(text)
+
+
+def parse_options(pairs: list[str]) -> dict[str, str]:
+    """KEY=VALUE pairs."""
+    options = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise BadInput(f"--option {pair!r}: write it as key=value")
+        options[key] = value
+    return options
+
+
+def _add_when(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--height", metavar="N", help="as of this block")
+    parser.add_argument("--at", metavar="TIME", help="as the lake stood at this time, e.g. 2026-01-31T12:00:00Z")
+
+
+def _demo(given: argparse.Namespace) -> int:
+    from chainlake.demo.write import write_demo
+    from chainlake.lake.home import find_home
+
+    directory = Path(given.to) if given.to else find_home(given.home).demo
+    chains = write_demo(directory, given.domain, given.size)
+    emit(table(["chain", "kind", "blocks", "files"], [(c.name, c.kind, c.blocks, str(c.path)) for c in chains]))
+    return 0
+
+
+def _ingest(given: argparse.Namespace) -> int:
+    from chainlake.lake import open_lake
+
+    options = parse_options(given.option)
+    lake = open_lake(given.home)
+    done = lake.ingest(given.chain, given.kind, given.source, options)
+    emit(run_table(done))
+    bad = [row.error for row in done.itertuples() if row.status != "ok"]
+    if bad:
+        raise CheckFailed(f"{given.chain} stopped: {bad[0]}")
+    return 0
+
+
+def run_table(done: Any) -> str:
+    """What a run did, one line per chain."""
+    rows = [
+        (r.stage, r.chain, r.height, r.blocks, r.rows, r.commits, r.rollbacks, seconds(r.seconds), r.status)
+        for r in done.itertuples()
+    ]
+    return table(["stage", "chain", "head", "blocks", "rows", "commits", "rollbacks", "time", "status"], rows)
+
+
+def _sql(given: argparse.Namespace) -> int:
+    from chainlake.lake import open_lake
+    from chainlake.lake.sql import query
+
+    height, at = parse_height(given.height), parse_time(given.at)
+    frame = query(open_lake(given.home), given.query, height, at)
+    rows = frame.collect()
+    if given.json:
+        emit_json([row.asDict() for row in rows])
+    else:
+        emit(table(frame.columns, [tuple(row) for row in rows]))
+    return 0
+
+
+def _status(given: argparse.Namespace) -> int:
+    from chainlake.lake import open_lake
+    from chainlake.lake.status import status
+
+    now = status(open_lake(given.home))
+    if given.json:
+        emit_json(now.to_json())
+        return 0
+    rows = [
+        (s.stage, s.chain, s.head, s.lag, s.commits, s.rollbacks, s.health, s.writer or "", (s.block_hash or "")[:12])
+        for s in now.stages
+    ]
+    emit(table(["stage", "chain", "head", "lag", "commits", "rollbacks", "health", "writer", "block"], rows))
+    emit(f"\n{now.orphan_rows:,} invisible rows at the last lake gc ({now.orphan_bytes:,} bytes)")
+    for s in now.stages:
+        if s.health != "ok":
+            emit(f"{s.stage} {s.chain} is degraded: {s.reason}")
+    return 0
+
+
+def _audit(given: argparse.Namespace) -> int:
+    from chainlake.lake import open_lake
+    from chainlake.lake.audit import audit
+
+    height, at = parse_height(given.height), parse_time(given.at)
+    found = audit(open_lake(given.home), given.stage, given.chain, height, at)
+    rows = [{name: None if value != value else value for name, value in row.items()} for row in found.to_dict("records")]
+    if given.json:
+        emit_json(rows)
+        return 0
+    heads = ["seq", "kind", "from", "to", "visible_to", "epoch", "committed_at", "rows", "why"]
+    emit(table(heads, [[_whole(row[name]) for name in heads] for row in rows]))
+    return 0
+
+
+def _whole(value: Any) -> Any:
+    """pandas makes whole numbers with gaps into floats; people want them whole."""
+    return int(value) if isinstance(value, float) else value
+
+
+def _tables(given: argparse.Namespace) -> int:
+    from chainlake.lake.ddl import load
+    from chainlake.lake.tables_page import page
+    from chainlake.paths import tables_dir
+
+    tables = load(tables_dir())
+    if given.markdown:
+        emit(page(tables).rstrip("\n"))
+    else:
+        emit(
+            table(
+                ["table", "kind", "key", "description"],
+                [(t.name, t.kind, ", ".join(t.key), t.description[:80]) for t in tables.values()],
+            )
+        )
+    return 0

@@ -1,0 +1,110 @@
+"""Commands that run work: up, run, bench."""
+
+import argparse
+import time
+from pathlib import Path
+from typing import Any
+
+from chainlake.cli.show import emit, seconds, table
+from chainlake.errors import BadInput, CheckFailed
+
+
+def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
+    up = commands.add_parser("up", parents=[common], help="make the demo chains, run every job, tell what was built")
+    up.add_argument("--size", default="small", help="tiny, small, medium or large (default: small)")
+    up.set_defaults(run=_up)
+
+    run = commands.add_parser(
+        "run",
+        parents=[common],
+        help="a bundle job, locally; without a name: all",
+        epilog="example: lake run logs --param chain=demo-evm",
+    )
+    run.add_argument("job", nargs="?")
+    run.add_argument("--param", action="append", default=[], metavar="KEY=VALUE", help="a job parameter; repeatable")
+    run.set_defaults(run=_run)
+
+    bench = commands.add_parser("bench", parents=[common], help="a benchmark, with its peers side by side")
+    bench.add_argument("name", help="kernel")
+    bench.add_argument("--quick", action="store_true", help="smaller sizes, for a first look")
+    bench.add_argument("--json", metavar="FILE", help="also write the rows as JSON")
+    bench.set_defaults(run=_bench)
+
+
+def run_jobs(home: Path, name: str | None, params: dict[str, str]) -> list[Any]:
+    """Run one job or all, telling what happens. A failed job does not keep the others from running."""
+    from chainlake.jobs.bundle import load_bundle
+    from chainlake.jobs.runner import TaskEvent, run_job
+
+    bundle = load_bundle()
+    results = []
+    for job in [bundle.job(name)] if name else bundle.jobs.values():
+
+        def tell(event: TaskEvent, job_name: str = job.name) -> None:
+            took = f" {seconds(event.seconds)}" if event.seconds else ""
+            emit(f"{job_name}: {event.task} {event.state.value}{took}{': ' + event.error if event.error else ''}")
+
+        results.append(run_job(job, home=home, params=params, on_event=tell))
+    return results
+
+
+def _run(given: argparse.Namespace) -> int:
+    from chainlake.cli.data import parse_options
+    from chainlake.lake.home import find_home
+
+    results = run_jobs(find_home(given.home).path, given.job, parse_options(given.param))
+    failed = [result for result in results if not result.ok]
+    for result in failed:
+        result.require_success()
+    if failed:
+        raise CheckFailed(f"{len(failed)} jobs failed")
+    return 0
+
+
+def _up(given: argparse.Namespace) -> int:
+    from chainlake.demo.write import write_demo
+    from chainlake.lake import open_lake
+    from chainlake.lake.home import find_home
+
+    started = time.monotonic()
+    home = find_home(given.home)
+    chains = write_demo(home.demo, None, given.size)
+    emit(f"demo chains are in {home.demo}; starting Spark …")
+    lake = open_lake(home.path)
+    for chain in chains:
+        lake.add_chain(chain.name, chain.kind, str(chain.path), chain.options)
+    results = run_jobs(home.path, None, {})
+    emit("")
+    emit(summary(lake, {task.task: task.seconds for result in results for task in result.tasks}))
+    emit(f"\nall of it took {seconds(time.monotonic() - started)}. What to try next:\n{NEXT}")
+    for result in results:
+        result.require_success()
+    return 0
+
+
+NEXT = """  .venv/bin/lake status                                       where every stage stands
+  .venv/bin/lake sql "SELECT chain, count(*) AS blocks, max(height) AS head FROM raw.blocks GROUP BY chain"
+  .venv/bin/lake rollback raw.logs demo-evm 120 --why "a try"   then lake run logs brings it back
+  .venv/bin/lake audit raw.logs demo-evm                      what happened, and why
+  .venv/bin/lake verify                                       check tables against the ledger
+  notebooks/README.md                                         the notebooks"""
+
+
+def summary(lake: Any, task_seconds: dict[str, float]) -> str:
+    """Stages, heads, rows and seconds."""
+    from chainlake.lake.status import status
+
+    rows = []
+    for one in status(lake).stages:
+        took = task_seconds.get(one.stage.replace(".", "_"))
+        rows.append((one.stage, one.chain, one.head, sum(one.rows.values()), one.health, seconds(took) if took else "-"))
+    return table(["stage", "chain", "head", "rows", "health", "task time"], rows)
+
+
+def _bench(given: argparse.Namespace) -> int:
+    from chainlake.bench import BENCHMARKS, run_benchmark
+
+    if given.name not in BENCHMARKS:
+        raise BadInput(f"unknown benchmark {given.name!r}: there are {', '.join(BENCHMARKS)}")
+    run_benchmark(given.name, quick=given.quick, home=given.home, json_file=given.json)
+    return 0

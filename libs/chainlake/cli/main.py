@@ -1,0 +1,58 @@
+"""Entry point: parse, run, turn errors into one line."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from chainlake import __version__
+from chainlake.errors import LakeError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    from chainlake.cli import data, jobs, operate
+
+    parser = argparse.ArgumentParser(
+        prog="lake",
+        description="A lakehouse for block-ordered data: block-atomic, reversible, provable.",
+        epilog="lake COMMAND --help tells more, with examples.",
+    )
+    parser.add_argument("--version", action="version", version=f"chainlake {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for module in (jobs, data, operate):
+        module.add_commands(commands, _common())
+    given = parser.parse_args(arguments)
+    if given.home:
+        os.environ["LAKE_HOME"] = given.home
+    return _guarded(given)
+
+
+def _common() -> argparse.ArgumentParser:
+    """Options that every command has."""
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--home", metavar="DIR", help="where the lake lives (default: $LAKE_HOME, else .lake)")
+    return common
+
+
+def _guarded(given: argparse.Namespace) -> int:
+    from pyspark.errors import PySparkException
+
+    from chainlake.lake import stopping
+    from chainlake.lake.restore import first_line
+
+    stopping.install()
+    try:
+        return int(given.run(given) or 0)
+    except LakeError as error:
+        sys.stderr.write(f"lake: {error}\n")
+        return error.exit_code
+    except PySparkException as error:
+        sys.stderr.write(f"lake: Spark refused: {first_line(error)}\n")
+        return 1
+    except (KeyboardInterrupt, BrokenPipeError):
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

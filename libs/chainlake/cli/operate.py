@@ -1,0 +1,156 @@
+"""Commands that operators use: rollback, resume, verify, compact, gc, restore, stop."""
+
+import argparse
+from datetime import timedelta
+from typing import Any
+
+from chainlake.cli.data import parse_height
+from chainlake.cli.show import emit, emit_json, table
+from chainlake.errors import BadInput, CheckFailed
+
+
+def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
+    rollback = commands.add_parser(
+        "rollback",
+        parents=[common],
+        help="take a stage, and all that consumed it, back to a block",
+        epilog='example: lake rollback raw.logs demo-evm 120 --why "bad source file"',
+    )
+    rollback.add_argument("stage")
+    rollback.add_argument("chain")
+    rollback.add_argument("height")
+    rollback.add_argument("--why", required=True, help="the reason, kept in the ledger")
+    rollback.add_argument("--force", action="store_true", help="also beyond the chain's rollback window")
+    rollback.set_defaults(run=_rollback)
+
+    resume = commands.add_parser("resume", parents=[common], help="let a degraded stage go on")
+    resume.add_argument("stage")
+    resume.add_argument("chain")
+    resume.add_argument("--why", required=True, help="the reason, kept in control.health")
+    resume.set_defaults(run=_resume)
+
+    verify = commands.add_parser("verify", parents=[common], help="check tables against the ledger; exit code 1 on any mismatch")
+    verify.add_argument("stage", nargs="?")
+    verify.add_argument("--json", action="store_true")
+    verify.set_defaults(run=_verify)
+
+    compact = commands.add_parser("compact", parents=[common], help="state at finalized heights to base tables; pack small files")
+    compact.add_argument("stage", nargs="?")
+    compact.add_argument("chain", nargs="?")
+    compact.set_defaults(run=_compact)
+
+    gc = commands.add_parser("gc", parents=[common], help="delete rows that nobody can see, past a retention")
+    gc.add_argument("--dry-run", action="store_true", help="only tell what would be deleted")
+    gc.add_argument("--retention-days", default="7", metavar="DAYS", help="keep rolled-back rows this long (default 7)")
+    gc.set_defaults(run=_gc)
+
+    restore = commands.add_parser(
+        "restore",
+        parents=[common],
+        help="put the tables of a stage back physically, after damage",
+        epilog="example: lake restore silver.cage preprod --seq 41",
+    )
+    restore.add_argument("stage")
+    restore.add_argument("chain")
+    restore.add_argument("--seq", required=True, help="the commit to go back to, see lake audit")
+    restore.set_defaults(run=_restore)
+
+    stop = commands.add_parser("stop", parents=[common], help="stop the local Spark server (it also stops by itself when idle)")
+    stop.set_defaults(run=_stop)
+
+
+def _open(given: argparse.Namespace) -> Any:
+    from chainlake.lake import open_lake
+
+    return open_lake(given.home)
+
+
+def _rollback(given: argparse.Namespace) -> int:
+    height = parse_height(given.height)
+    assert height is not None
+    if not given.why.strip():
+        raise BadInput("a rollback needs a reason: --why TEXT")
+    done = _open(given).rollback(given.stage, given.chain, height, why=given.why, force=given.force)
+    if not done:
+        emit(f"{given.stage} {given.chain} is at {height} already: nothing to do")
+    else:
+        emit(table(["stage", "chain", "from", "to", "seq"], [(c.stage, c.chain, c.base_height, c.height, c.seq) for c in done]))
+    return 0
+
+
+def _resume(given: argparse.Namespace) -> int:
+    lake = _open(given)
+    lake.stages.get(given.stage)
+    lake.health.resume(given.stage, given.chain, given.why)
+    emit(f"{given.stage} {given.chain} may go on")
+    return 0
+
+
+def _verify(given: argparse.Namespace) -> int:
+    from chainlake.lake.verify import verify
+
+    lake = _open(given)
+    found = verify(lake, given.stage)
+    if given.json:
+        emit_json([{"stage": f.stage, "what": f.what} for f in found])
+    else:
+        for finding in found:
+            emit(f"{finding.stage}: {finding.what}")
+    if found:
+        raise CheckFailed(f"{len(found)} things do not hold")
+    if not given.json:
+        emit("all tables agree with the ledger")
+    return 0
+
+
+def _compact(given: argparse.Namespace) -> int:
+    from chainlake.lake.compaction import compact
+
+    done = compact(_open(given), given.stage, given.chain)
+    emit(
+        table(["stage", "chain", "height", "rows", "note"], [(c.stage, c.chain, c.height, c.rows, c.note) for c in done])
+        if done
+        else "nothing new to compact; files are packed"
+    )
+    return 0
+
+
+def _gc(given: argparse.Namespace) -> int:
+    from chainlake.lake.gc import collect
+
+    try:
+        retention = timedelta(days=float(given.retention_days))
+    except (ValueError, OverflowError):
+        raise BadInput(f"--retention-days {given.retention_days!r}: a number of days is expected") from None
+    found = collect(_open(given), retention, dry_run=given.dry_run)
+    rows = []
+    for name, kind in sorted({(g.table, g.kind) for g in found}):
+        these = [g for g in found if (g.table, g.kind) == (name, kind)]
+        rows.append(
+            (name, kind, sum(g.rows for g in these), sum(g.rows for g in these if g.removable), sum(g.bytes for g in these))
+        )
+    done = "would be deleted" if given.dry_run else "deleted"
+    emit(table(["table", "kind", "invisible rows", done, "bytes"], rows) if rows else "no invisible rows")
+    return 0
+
+
+def _restore(given: argparse.Namespace) -> int:
+    from chainlake.lake.restore import restore
+
+    if not given.seq.isdigit():
+        raise BadInput(f"--seq {given.seq!r}: the number of a commit is expected, see lake audit")
+    done = restore(_open(given), given.stage, given.chain, int(given.seq))
+    emit(table(["table", "version", "rows brought forward"], [(t, v, done.carried.get(t, 0)) for t, v in done.tables.items()]))
+    for line in done.lost:
+        emit(f"lost: {line}")
+    for name, height in done.rolled_back.items():
+        emit(f"rolled back: {name} to {height}; run its job again to rebuild the rest")
+    return 0
+
+
+def _stop(given: argparse.Namespace) -> int:
+    from chainlake.lake import server
+    from chainlake.lake.home import find_home
+
+    emit("stopped" if server.stop(find_home(given.home)) else "no server runs here")
+    return 0

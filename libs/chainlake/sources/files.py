@@ -1,0 +1,179 @@
+"""What the formats share about files: which ones, how lines are framed in them, and how a batch is cut into splits.
+
+The position of a block in JSON lines is the byte offset of its line in the uncompressed data. A block belongs to the
+split in which it *starts*, so any cut of a file, also one in the middle of a line, reads every block exactly once.
+"""
+
+import gzip
+import os
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, cast
+
+from chainlake.errors import BadInput
+from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split
+
+MAX_LINE = 256 << 20
+MIN_SPLIT = 1 << 20
+PARALLEL = 4
+MAX_FILES = 256
+LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
+UNREADABLE = (OSError, EOFError, zlib.error)
+
+Bounds = Callable[[str, int | None], Iterator[int]]
+
+
+def expand(path: str, suffixes: tuple[str, ...]) -> list[str]:
+    """The files that `--from PATH` means: PATH itself, or those of its files that the format takes, by name."""
+    full = os.path.abspath(path)
+    if not os.path.exists(full):
+        raise BadInput(f"{path} does not exist: give a file or a directory of {' '.join(suffixes)} files")
+    if not os.access(full, os.R_OK):
+        raise BadInput(f"{path} cannot be read: check its permissions")
+    if not os.path.isdir(full):
+        if os.path.isfile(full) and os.path.getsize(full) == 0:
+            raise BadInput(f"{path} is empty: it holds no block")
+        return [full]
+    names = sorted(name for name in os.listdir(full) if name.endswith(suffixes) and not name.startswith("."))
+    files = [file for file in (os.path.join(full, name) for name in names) if os.path.isfile(file)]
+    if not files:
+        raise BadInput(f"{path} holds no {' or '.join(suffixes)} file: nothing to read")
+    if closed := [file for file in files if not os.access(file, os.R_OK)]:
+        raise BadInput(f"{closed[0]} cannot be read: check its permissions")
+    return files
+
+
+def is_gzip(path: str) -> bool:
+    """By its first bytes: names lie."""
+    with open(path, "rb") as stream:
+        return stream.read(2) == b"\x1f\x8b"
+
+
+def open_stream(path: str) -> IO[bytes]:
+    """The uncompressed bytes of a plain or gzip file."""
+    opener = gzip.open if is_gzip(path) else open
+    return cast(IO[bytes], opener(path, "rb"))
+
+
+def reason_of(error: BaseException) -> str:
+    """One line for a `BadBlock`."""
+    if isinstance(error, BadInput):
+        return str(error)
+    return f"the file cannot be read to its end: {error or type(error).__name__}: fetch it again"
+
+
+def remaining(paths: list[str], cursor: Cursor | None) -> Iterator[tuple[str, int | None]]:
+    """The files still to be read, each with the position of the last block held from it."""
+    if cursor is None or cursor.source not in paths:
+        yield from ((path, None) for path in paths)
+        return
+    first = paths.index(cursor.source)
+    yield paths[first], cursor.position
+    yield from ((path, None) for path in paths[first + 1 :])
+
+
+def first_line(stream: IO[bytes], start: int) -> int:
+    """Moves to the first line that starts at or after `start`."""
+    if start == 0:
+        return 0
+    position = stream.seek(start - 1)
+    while piece := stream.readline(MIN_SPLIT):
+        position += len(piece)
+        if piece.endswith(b"\n"):
+            break
+    return position
+
+
+def line_bounds(path: str, held: int | None) -> Iterator[int]:
+    """Where the first new line starts, then where each ends. What cannot be read counts as one more line: the reader
+    meets it again and reports it."""
+    position, begun = 0, False
+    try:
+        with open_stream(path) as stream:
+            position = first_line(stream, 0 if held is None else held + 1)
+            begun = True
+            yield position
+            while line := stream.readline(MAX_LINE + 1):
+                position += len(line)
+                if not line.isspace():
+                    yield position
+    except UNREADABLE:
+        yield from (position + 1,) if begun else (position, position + 1)
+
+
+def read_lines(split: Split, parse: Callable[[bytes, int], RawBlock]) -> Iterator[RawBlock | BadBlock]:
+    """The blocks of the lines that start in the split, up to the first that `parse` refuses with `BadInput`."""
+    position, taken = split.start, 0
+    try:
+        with open_stream(split.source) as stream:
+            position = first_line(stream, split.start)
+            while position < split.end and taken < split.max_blocks and (line := stream.readline(MAX_LINE + 1)):
+                if len(line) > MAX_LINE:
+                    raise BadInput(f"the line is longer than {MAX_LINE} bytes: one block a line is expected")
+                if not line.isspace():
+                    yield parse(line, position)
+                    taken += 1
+                position += len(line)
+    except (BadInput, *UNREADABLE) as error:
+        yield BadBlock(split.source, position, reason_of(error))
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """What a batch takes from one file: where its first block starts, then where each block ends."""
+
+    source: str
+    bounds: list[int]
+
+    @property
+    def size(self) -> int:
+        """Bytes between the first and the last bound."""
+        return self.bounds[-1] - self.bounds[0]
+
+
+def stretches(paths: list[str], cursor: Cursor | None, max_blocks: int, max_bytes: int, bounds: Bounds) -> Iterator[Stretch]:
+    """What fits in a batch, file after file; at least one block. A file that does not fit whole is the last."""
+    blocks = size = files = 0
+    for path, held in remaining(paths, cursor):
+        found: list[int] = []
+        for bound in bounds(path, held):
+            if found and (blocks >= max_blocks or (blocks and size + bound - found[0] > max_bytes)):
+                if len(found) > 1:
+                    yield Stretch(path, found)
+                return
+            blocks += 1 if found else 0
+            found.append(bound)
+        if len(found) > 1:
+            yield Stretch(path, found)
+            size += found[-1] - found[0]
+            files += 1
+        if blocks >= max_blocks or size >= max_bytes or files >= MAX_FILES:
+            return
+
+
+def cut(stretch: Stretch, target: int, max_blocks: int) -> Iterator[Split]:
+    """Splits of about `target` bytes that begin and end between blocks."""
+    start = stretch.bounds[0]
+    for bound in stretch.bounds[1:]:
+        if bound - start >= target or bound == stretch.bounds[-1]:
+            yield Split(stretch.source, start, bound, max_blocks)
+            start = bound
+
+
+def plan(
+    paths: list[str],
+    cursor: Cursor | None,
+    max_blocks: int,
+    max_bytes: int,
+    bounds: Bounds = line_bounds,
+    divisible: Callable[[str], bool] = lambda path: not is_gzip(path),
+) -> list[Split]:
+    """The next batch in splits that can be read side by side; a file that is not divisible is one split."""
+    batch = list(stretches(paths, cursor, max_blocks, max_bytes, bounds))
+    target = max(MIN_SPLIT, -(-sum(item.size for item in batch) // PARALLEL))
+    return [
+        split
+        for item in batch
+        for split in cut(item, target if item.size > target and divisible(item.source) else item.size, max_blocks)
+    ]

@@ -1,0 +1,98 @@
+"""The kinds of chains: the format of each, the domain that takes it on, and the options that it knows."""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from chainlake.errors import BadInput
+from chainlake.sources.base import BlockFormat
+from chainlake.sources.cardano import CardanoFormat
+from chainlake.sources.comet import CometFormat
+from chainlake.sources.evm import EvmFormat
+from chainlake.sources.raft import RaftFormat
+from chainlake.sources.river import RiverFormat
+
+
+class FileFormat(BlockFormat, Protocol):
+    """A format that also knows which files a path means."""
+
+    def expand(self, path: str) -> list[str]:
+        """The files of `--from PATH`, in the order in which they are read."""
+        ...
+
+
+FORMATS: dict[str, FileFormat] = {
+    "evm": EvmFormat(),
+    "comet": CometFormat(),
+    "cardano": CardanoFormat(),
+    "raft": RaftFormat(),
+    "river": RiverFormat(),
+}
+
+DOMAIN_OF = {"evm": "logs", "comet": "shards", "cardano": "cage", "raft": "replica", "river": "sync"}
+
+OPTIONS: dict[str, dict[str, str]] = {
+    "evm": {
+        "finalized": "true (default): blocks are final and a replaced one is an error; false: the chain may fork",
+        "window": "with finalized=false, how many blocks may be rolled back (default 64)",
+    },
+    "comet": {
+        "registry": "file of nodes, JSON lines {address, permanent_index, from_height}",
+        "app_hash": "what headers carry: tree (the state root) or placeholder (SHA-256 of the height)",
+        "results": "file of /block_results to compare with",
+        "mask": "shard mask over the stream's xxhash64 (default 1023)",
+    },
+    "cardano": {
+        "cage_policy": "policy id of the cage script, hex",
+        "network": "testnet or mainnet",
+        "genesis": "file of the UTxO set before the first block, JSON lines {txin, txout}",
+        "genesis_complete": "true: spending an output that is not known is an error",
+        "network_start": "unix second of slot 0, to give blocks a time",
+        "window": "how many blocks may be rolled back (default 2160)",
+    },
+    "raft": {"unified_meta": "true (default): one Meta log; false: the three logs of before"},
+    "river": {
+        "streams": "file of stream ids, one hex id a line",
+        "page_size": "miniblocks per request (default 200)",
+        "rate": "requests per second and node",
+        "max_gap_commit": "miniblocks per commit when a gap is filled",
+        "timeout": "seconds to wait for an answer",
+    },
+}
+
+_CHOICES = {
+    "finalized": ("true", "false"),
+    "app_hash": ("tree", "placeholder"),
+    "network": ("testnet", "mainnet"),
+    "genesis_complete": ("true", "false"),
+    "unified_meta": ("true", "false"),
+}
+_NUMBERS = ("window", "mask", "network_start", "page_size", "rate", "max_gap_commit", "timeout")
+
+
+def format_of(kind: str) -> FileFormat:
+    """The format of a kind of chain."""
+    if kind not in FORMATS:
+        raise BadInput(f"{kind!r} is not a kind of chain: choose one of {', '.join(FORMATS)}")
+    return FORMATS[kind]
+
+
+def check_options(kind: str, options: Mapping[str, str]) -> None:
+    """Refuses options that the kind does not know, and values that an option cannot have."""
+    format_of(kind)
+    for name, value in options.items():
+        if name not in OPTIONS[kind]:
+            raise BadInput(f"{kind} chains have no option {name!r}: they know {', '.join(OPTIONS[kind])}")
+        if name in _CHOICES and value not in _CHOICES[name]:
+            raise BadInput(f"option {name} is {value!r}: choose {' or '.join(_CHOICES[name])}")
+        if name in _NUMBERS and not (value.isascii() and value.isdigit() and len(value) <= 18):
+            raise BadInput(f"option {name} is {value!r}: a whole number is expected")
+
+
+def rollback_window(kind: str, options: Mapping[str, str]) -> int:
+    """How many blocks of a chain may still be replaced; 0 for chains whose blocks are final."""
+    format_of(kind)
+    if kind == "cardano":
+        return int(options.get("window", "2160"))
+    if kind == "evm" and options.get("finalized") == "false":
+        return int(options.get("window", "64"))
+    return 0

@@ -1,0 +1,74 @@
+"""The protobuf wire format, as far as needed to find messages inside messages without decoding them."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from chainlake.errors import BadInput
+
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+
+
+class Field(NamedTuple):
+    """A field of a message: its number, its value as a varint or as bytes, and its span."""
+
+    number: int
+    value: int
+    data: bytes
+    start: int
+    end: int
+
+
+def varint(data: bytes, position: int) -> tuple[int, int]:
+    """(value, position after) of a varint of at most 64 bits."""
+    value = shift = 0
+    while shift < 70:
+        if position >= len(data):
+            raise BadInput("not protobuf: it ends in the middle of a number")
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, position
+        shift += 7
+    raise BadInput("not protobuf: a number has more than 10 bytes")
+
+
+def fields(data: bytes) -> Iterator[Field]:
+    """The fields of a message, in order."""
+    position = 0
+    while position < len(data):
+        start = position
+        key, position = varint(data, position)
+        number, kind = key >> 3, key & 7
+        value, length = 0, {FIXED64: 8, FIXED32: 4}.get(kind, 0)
+        if kind in (VARINT, LENGTH):
+            value, position = varint(data, position)
+            length = value if kind == LENGTH else 0
+        elif kind not in (FIXED64, FIXED32):
+            raise BadInput(f"not protobuf: field {number} has wire type {kind}")
+        if number == 0 or length > len(data) - position:
+            raise BadInput(f"not protobuf: field {number} claims {length} bytes, {len(data) - position} are left")
+        end = position + length
+        yield Field(number, value, data[position:end], start, end)
+        position = end
+
+
+def messages(data: bytes, wanted: int) -> list[bytes]:
+    """The values of a repeated message or bytes field."""
+    return [field.data for field in fields(data) if field.number == wanted]
+
+
+def message(data: bytes, wanted: int) -> bytes:
+    """The last value of a message or bytes field, as protobuf has it; empty when absent."""
+    return (messages(data, wanted) or [b""])[-1]
+
+
+def number(data: bytes, wanted: int) -> int:
+    """The last value of an int64 field; 0 when absent."""
+    value = ([field.value for field in fields(data) if field.number == wanted] or [0])[-1]
+    return value - (1 << 64) if value >> 63 else value
+
+
+def without(data: bytes, dropped: int) -> bytes:
+    """The message without one of its fields, everything else as received."""
+    return b"".join(data[field.start : field.end] for field in fields(data) if field.number != dropped)

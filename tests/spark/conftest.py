@@ -1,0 +1,55 @@
+"""One Spark server and one lake for the whole run; tests use chains of their own, or a lake of their own by prefix."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from chainlake.lake import Lake, open_lake, server
+from chainlake.lake.home import Home, find_home
+from tests.spark.domain import TABLES, test_stages
+
+_numbers = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    given = os.environ.get("LAKE_TEST_HOME")
+    place = find_home(given or tmp_path_factory.mktemp("home"))
+    yield place
+    if not given:
+        server.stop(place)
+
+
+@pytest.fixture(scope="session")
+def make_lake(home: Home) -> Callable[..., Lake]:
+    """A new, empty lake on the shared server."""
+
+    def make(lane: str | None = None, prefix: str | None = None) -> Lake:
+        name = prefix or f"t{os.getpid()}_{next(_numbers)}_"
+        return open_lake(home.path, schema_prefix=name, stages=test_stages(lane), directories=[TABLES])
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def lake(make_lake: Callable[..., Lake]) -> Lake:
+    """The lake that tests share, each with a chain of its own."""
+    return make_lake()
+
+
+@pytest.fixture
+def chain(request: pytest.FixtureRequest) -> str:
+    return f"{request.node.name.replace('[', '-').replace(']', '')[:50].rstrip('-')}-{next(_numbers)}"
+
+
+@pytest.fixture
+def writer(home: Home) -> Path:
+    return Path(__file__).parent / "writer.py"

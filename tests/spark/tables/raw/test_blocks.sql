@@ -1,0 +1,9 @@
+-- Blocks of the test chain.
+-- kind: event
+-- key: chain, height
+-- stages: raw.test
+CREATE TABLE raw.test_blocks (
+  hash BINARY NOT NULL COMMENT 'Hash',
+  salt BIGINT NOT NULL COMMENT 'What the payments of the block are made from'
+)
+CLUSTER BY (_chain, _height);

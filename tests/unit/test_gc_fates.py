@@ -1,0 +1,110 @@
+"""What may be deleted: exactly what no read can see."""
+
+from datetime import datetime
+
+import pytest
+from hypothesis import example, given
+
+from chainlake.lake.gc import NOTHING, OLD_BASE, ROLLED_BACK, Fate, fates
+from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, History
+from tests.unit.ledger_model import FENCE, Block, Operation, Step, commit, first_heights, history, moment, operations, replay
+
+REORG: list[Operation] = [(ADVANCE, 4), (ADVANCE, 4), (ROLLBACK, 3), (FENCE, 0), (ADVANCE, 1), (COMPACT, 1), (COMPACT, 0)]
+
+
+@given(first_heights(), operations())
+@example(0, REORG)
+def test_rows_above_the_limit_are_exactly_those_that_no_read_sees(first: int, wanted: list[Operation]) -> None:
+    steps = replay(first, wanted)
+    found = fates(history(steps))
+    held = set(steps[-1].world.blocks) if steps else set()
+    for step in steps:
+        if step.commit.kind == ADVANCE:
+            fate = found[step.commit.commit_id]
+            for height in range(step.commit.base_height + 1, step.commit.height + 1):
+                seen = Block(height, step.commit.commit_id) in held
+                assert seen == (height <= fate.limit), f"{height} of seq {step.commit.seq}"
+            assert fate.kind == ROLLED_BACK
+
+
+@given(first_heights(), operations())
+@example(0, REORG)
+def test_the_newest_usable_base_is_kept_and_every_other_is_garbage(first: int, wanted: list[Operation]) -> None:
+    steps = replay(first, wanted)
+    found = fates(history(steps))
+    newest = history(steps).base()
+    for row in (step.commit for step in steps if step.commit.kind == COMPACT):
+        fate = found[row.commit_id]
+        if row == newest:
+            assert fate.limit == row.height
+        else:
+            usable = row in steps[-1].world.bases
+            assert (fate.limit, fate.kind) == (NOTHING, OLD_BASE if usable else ROLLED_BACK)
+            assert fate.since is not None and fate.since > row.committed_at
+
+
+@given(first_heights(), operations())
+def test_every_commit_that_wrote_rows_has_a_fate_and_rollbacks_have_none(first: int, wanted: list[Operation]) -> None:
+    steps = replay(first, wanted)
+    assert set(fates(history(steps))) == {s.commit.commit_id for s in steps if s.commit.kind != ROLLBACK}
+
+
+@given(first_heights(), operations())
+@example(0, REORG)
+def test_what_a_rollback_made_garbage_has_a_time_that_is_not_before_it(first: int, wanted: list[Operation]) -> None:
+    steps = replay(first, wanted)
+    found = fates(history(steps))
+    for step in steps:
+        cut = last_cut(steps, step)
+        if cut is not None:
+            since = found[step.commit.commit_id].since
+            assert since is not None and since >= cut
+
+
+@pytest.mark.xfail(strict=True, reason="gc.fates counts the retention from the newest rollback, even one that cut nothing of it")
+@given(first_heights(), operations())
+@example(0, [(ADVANCE, 4), (ROLLBACK, 3), (FENCE, 0)])
+def test_the_retention_counts_from_the_last_rollback_that_cut_the_commit(first: int, wanted: list[Operation]) -> None:
+    """Else rows of a chain that forks every week are never deleted."""
+    steps = replay(first, wanted)
+    found = fates(history(steps))
+    for step in steps:
+        cut = last_cut(steps, step)
+        if cut is not None:
+            assert found[step.commit.commit_id].since == cut
+
+
+@pytest.mark.xfail(strict=True, reason="an old base that gc has deleted becomes the base again when a rollback goes below the newest")
+@given(first_heights(), operations())
+@example(0, [(ADVANCE, 4), (COMPACT, 4), (COMPACT, 1), (ROLLBACK, 2)])
+def test_a_base_that_was_garbage_once_is_never_read_again(first: int, wanted: list[Operation]) -> None:
+    """Its rows may be deleted by then."""
+    steps = replay(first, wanted)
+    for end in range(1, len(steps) + 1):
+        garbage = {commit_id for commit_id, fate in fates(history(steps[:end])).items() if fate.limit == NOTHING}
+        base = history(steps).base()
+        assert base is None or base.commit_id not in garbage
+
+
+def test_a_rollback_into_the_middle_of_a_commit_keeps_its_lower_rows() -> None:
+    rows = [commit(ADVANCE, 0, 10, 1), commit(ADVANCE, 10, 20, 2), commit(ROLLBACK, 20, 15, 3)]
+    found = fates(History(rows))
+    assert found[rows[0].commit_id].limit == 10
+    assert found[rows[1].commit_id] == Fate(15, ROLLED_BACK, moment(3))
+
+
+def test_an_older_base_is_garbage_since_the_newer_one() -> None:
+    rows = [commit(ADVANCE, 0, 10, 1), commit(COMPACT, 4, 4, 2), commit(COMPACT, 8, 8, 3)]
+    found = fates(History(rows))
+    assert found[rows[1].commit_id] == Fate(NOTHING, OLD_BASE, moment(3))
+    assert found[rows[2].commit_id].limit == 8
+
+
+def last_cut(steps: list[Step], of: Step) -> datetime | None:
+    """When a rollback last took something from a commit: blocks, or the use of its base."""
+    cut = None
+    for before, after in zip(steps, steps[1:]):
+        blocks = {b for b in before.world.blocks if b.commit_id == of.commit.commit_id} - set(after.world.blocks)
+        if blocks or (of.commit in before.world.bases and of.commit not in after.world.bases):
+            cut = after.commit.committed_at
+    return cut

@@ -1,0 +1,72 @@
+"""Writers slow down, then stop, when too many rows are invisible."""
+
+from datetime import datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from chainlake.lake.guardrail import Guardrail, Limits, TooManyOrphans, limits_from_environment
+
+START = datetime(2026, 1, 1, tzinfo=timezone.utc)
+LIMITS = Limits(soft_bytes=100, hard_bytes=200, soft_rows=10, hard_rows=20, pause_seconds=7.5)
+
+
+class Control:
+    """control.orphans in memory."""
+
+    def __init__(self, *rows: dict[str, Any]) -> None:
+        self._rows = list(rows)
+
+    def read(self, name: str) -> list[dict[str, Any]]:
+        assert name == "orphans"
+        return self._rows
+
+
+def measured(rows: int, size: int, minute: int = 0, table: str = "raw_blocks") -> dict[str, Any]:
+    at = START + timedelta(minutes=minute)
+    return {"table_name": table, "kind": "orphan", "rows": rows, "bytes": size, "removable": 0, "at": at}
+
+
+def pauses(*rows: dict[str, Any]) -> list[float]:
+    """How long a writer was made to wait."""
+    slept: list[float] = []
+    control: Any = Control(*rows)
+    Guardrail(control, LIMITS, slept.append).check("raw.logs")
+    return slept
+
+
+@pytest.mark.parametrize("rows", [[], [measured(0, 0)], [measured(10, 100)], [measured(5, 50), measured(5, 50, table="other")]])
+def test_up_to_the_soft_limit_writers_go_on(rows: list[dict[str, Any]]) -> None:
+    assert pauses(*rows) == []
+
+
+@pytest.mark.parametrize("rows", [[measured(11, 0)], [measured(0, 101)], [measured(20, 200)], [measured(6, 0), measured(5, 0, table="b")]])
+def test_above_the_soft_limit_writers_slow_down(rows: list[dict[str, Any]]) -> None:
+    assert pauses(*rows) == [7.5]
+
+
+@pytest.mark.parametrize("rows", [[measured(21, 0)], [measured(0, 201)], [measured(11, 0), measured(10, 0, table="b")]])
+def test_above_the_hard_limit_writers_stop_and_are_told_what_to_do(rows: list[dict[str, Any]]) -> None:
+    with pytest.raises(TooManyOrphans, match=r"^raw\.logs does not write: .* invisible rows .*; run lake gc$"):
+        pauses(*rows)
+
+
+def test_only_the_latest_measurement_counts() -> None:
+    assert pauses(measured(1000, 1000, minute=1), measured(1, 1, minute=2), measured(500, 500, minute=0)) == []
+    with pytest.raises(TooManyOrphans):
+        pauses(measured(1, 1, minute=1), measured(1000, 1000, minute=2))
+
+
+def test_a_measurement_of_nothing_lets_writers_go_on_again() -> None:
+    assert pauses(measured(1000, 1000), measured(0, 0, minute=1, table="")) == []
+
+
+def test_limits_come_from_the_environment_and_slowing_down_starts_at_half(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BYTES", "ROWS"):
+        monkeypatch.delenv(f"LAKE_ORPHAN_HARD_{name}", raising=False)
+    monkeypatch.delenv("LAKE_ORPHAN_PAUSE", raising=False)
+    assert limits_from_environment() == Limits()
+    monkeypatch.setenv("LAKE_ORPHAN_HARD_BYTES", "1000")
+    monkeypatch.setenv("LAKE_ORPHAN_HARD_ROWS", "50")
+    monkeypatch.setenv("LAKE_ORPHAN_PAUSE", "0.5")
+    assert limits_from_environment() == Limits(500, 1000, 25, 50, 0.5)

@@ -1,0 +1,101 @@
+"""What a long run tells: a bar for people, JSON lines for machines."""
+
+import io
+import json
+import re
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from chainlake.lake import progress
+from chainlake.lake.progress import BAR, Progress
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds that pass only when a test says so."""
+    now = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    return now
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_step_is_one_json_line_with_everything_that_identifies_it() -> None:
+    stream = io.StringIO()
+    shown = Progress("silver.cage", stream=stream)
+    shown.phase("append", 0.12345, chain="preprod", height=120, commit=77, epoch=3, seq=9)
+    shown.phase("ledger", 1, chain="preprod", height=120, commit=77, epoch=3, seq=9)
+    first, second = lines(stream)
+    assert set(first) == {"at", "stage", "chain", "height", "commit", "epoch", "seq", "phase", "seconds"} == set(second)
+    at = datetime.fromisoformat(first.pop("at"))
+    assert at.utcoffset() == timedelta(0)
+    assert first == {
+        "stage": "silver.cage",
+        "chain": "preprod",
+        "height": 120,
+        "commit": 77,
+        "epoch": 3,
+        "seq": 9,
+        "phase": "append",
+        "seconds": 0.123,
+    }
+    assert (second["phase"], second["seconds"]) == ("ledger", 1)
+
+
+def test_without_a_terminal_there_is_no_bar() -> None:
+    stream = io.StringIO()
+    shown = Progress("raw.logs", 10, stream)
+    shown.advance(5)
+    shown.close()
+    assert stream.getvalue() == ""
+
+
+def test_on_a_terminal_there_is_a_bar_with_rate_and_time_left(clock: list[float]) -> None:
+    stream = Terminal()
+    shown = Progress("raw.logs", 4000, stream)
+    clock[0] += 2
+    shown.advance(1000)
+    text = stream.getvalue()
+    assert text.startswith("\r") and text.endswith("\x1b[K") and "\n" not in text
+    assert text.strip("\r\x1b[K") == f"raw.logs  {'█' * 6}{'░' * 18}  1,000/4,000 blocks  500 blocks/s  6 s left"
+    shown.phase("append", 1)
+    assert stream.getvalue() == text, "the bar is not broken by steps"
+    clock[0] += 6
+    shown.advance(3000)
+    assert f"{'█' * BAR}  4,000/4,000 blocks  500 blocks/s  0 s left" in stream.getvalue()
+    shown.close()
+    assert stream.getvalue().endswith("\n")
+
+
+def test_the_total_may_become_known_or_change_later(clock: list[float]) -> None:
+    shown = Progress("raw.logs", stream=Terminal())
+    clock[0] += 1
+    shown.advance(100)
+    assert shown.line() == "raw.logs  100 blocks  100 blocks/s"
+    shown.advance(100, total=400)
+    assert "200/400 blocks" in shown.line()
+    shown.advance(300, total=400)
+    assert f"{'█' * BAR}  500/400 blocks" in shown.line() and shown.line().endswith("0 s left"), "more than expected is no harm"
+    assert re.search("[█░]+", shown.line()) is not None
+
+
+def test_a_bar_before_the_first_block_does_not_divide_by_zero(clock: list[float]) -> None:
+    assert "0/5 blocks  0 blocks/s  0 s left" in Progress("raw.logs", 5, Terminal()).line()
+    assert clock == [100.0]
+
+
+def test_closing_without_blocks_leaves_no_empty_line() -> None:
+    stream = Terminal()
+    Progress("raw.logs", 5, stream).close()
+    assert stream.getvalue() == ""
