@@ -23,8 +23,9 @@ def main(arguments: list[str]) -> int:
     try:
         if action == "run":
             chain, max_blocks, *stages = rest
+            to_height = int(os.environ["TO_HEIGHT"]) if "TO_HEIGHT" in os.environ else None
             for stage in stages or STAGES:
-                lake.run_stage(stage, chains=chain, max_blocks=int(max_blocks))
+                lake.run_stage(stage, chains=chain, max_blocks=int(max_blocks), to_height=to_height)
         elif action == "compact":
             compact(lake, "silver.test", rest[0])
         elif action == "gc":

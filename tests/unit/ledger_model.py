@@ -7,6 +7,7 @@ Commit ids are out of order and seqs have gaps, as in a lane of many chains, so 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import strategies as st
@@ -147,6 +148,6 @@ def _with_hash(row: Commit, world: World) -> Step:
 
 def _edge(world: World, height: int) -> int:
     """The end of the last commit that is whole at or below a height."""
-    while any(one.height == height and two.commit_id == one.commit_id for one, two in zip(world.blocks, world.blocks[1:])):
+    while any(one.height == height and two.commit_id == one.commit_id for one, two in pairwise(world.blocks)):
         height -= 1
     return height

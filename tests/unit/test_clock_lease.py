@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from chainlake.lake import clock
 from chainlake.lake.clock import commit_time, new_commit_id, now, process_id, process_is_dead
 from chainlake.lake.lease import HELD, RELEASED, LeaseRow, newest_leases
 
@@ -27,13 +26,13 @@ def test_commit_ids_grow_with_time_and_fit_a_signed_long() -> None:
 
 def test_a_commit_id_fits_for_a_century(monkeypatch: pytest.MonkeyPatch) -> None:
     late = datetime(2100, 1, 1, tzinfo=timezone.utc)
-    monkeypatch.setattr(clock.time, "time_ns", lambda: int(late.timestamp() * 1_000_000_000))
+    monkeypatch.setattr("chainlake.lake.clock.time.time_ns", lambda: int(late.timestamp() * 1_000_000_000))
     one = new_commit_id()
     assert 0 < one < 2**63 and commit_time(one) == late
 
 
 def test_ids_made_in_the_same_instant_differ(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(clock.time, "time_ns", lambda: 1_800_000_000_000_000_000)
+    monkeypatch.setattr("chainlake.lake.clock.time.time_ns", lambda: 1_800_000_000_000_000_000)
     assert len({new_commit_id() for _ in range(50)}) > 45, "21 random bits are not used"
 
 

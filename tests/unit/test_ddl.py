@@ -96,17 +96,26 @@ def test_a_check_may_compare_and_be_followed_by_more(condition: str, after: str)
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (things(header="-- key: chain\n-- stages: raw.x"), "kind is ''; write '-- kind: ' and one of event, state, index, control"),
+        (
+            things(header="-- key: chain\n-- stages: raw.x"),
+            "kind is ''; write '-- kind: ' and one of event, state, index, control",
+        ),
         (things(header="-- kind: odd\n-- key: chain"), "kind is 'odd'; write"),
         (things(header="-- kind: event\n-- stages: raw.x"), "no key; write '-- key: '"),
         (things(header="-- kind: event\n-- key: chain"), "no stages; write '-- stages: ' and the stages that write raw.things"),
-        (things(header="-- kind: event\n-- key: chain, b\n-- stages: raw.x"), "'b' in key or CLUSTER BY is no column of raw.things"),
+        (
+            things(header="-- kind: event\n-- key: chain, b\n-- stages: raw.x"),
+            "'b' in key or CLUSTER BY is no column of raw.things",
+        ),
         (things(tail="\nCLUSTER BY (nope)"), "'nope' in key or CLUSTER BY is no column of raw.things"),
         (things("a STRING"), "column 'a STRING' must read: name TYPE [NOT NULL] COMMENT 'text'"),
         (things("a STRING COMMENT ''"), "must read: name TYPE [NOT NULL] COMMENT 'text'"),
         (things("a"), "column 'a' must read"),
         (things("a STRING COMMENT 'it''s'"), "must read: name TYPE [NOT NULL] COMMENT 'text'"),
-        (things("a INT COMMENT 'x'", "CONSTRAINT c (a > 0)"), "constraint 'CONSTRAINT c (a > 0)' must read: CONSTRAINT name CHECK"),
+        (
+            things("a INT COMMENT 'x'", "CONSTRAINT c (a > 0)"),
+            "constraint 'CONSTRAINT c (a > 0)' must read: CONSTRAINT name CHECK",
+        ),
         (things("_chain STRING COMMENT 'x'"), "column '_chain' is the kernel's; choose another name"),
         (things("chain STRING COMMENT 'x'"), "column 'chain' is the kernel's"),
         (things("height BIGINT COMMENT 'x'"), "column 'height' is the kernel's"),
@@ -232,9 +241,7 @@ SPARK_TYPES: list[tuple[str, T.DataType]] = [
                     T.StructField("amount", T.DecimalType(38, 0)),
                     T.StructField(
                         "attributes",
-                        T.ArrayType(
-                            T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])
-                        ),
+                        T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])),
                     ),
                 ]
             )

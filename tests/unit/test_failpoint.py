@@ -19,8 +19,13 @@ print("end", flush=True)
 
 def start(**environment: str) -> "subprocess.Popen[str]":
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("LAKE_FAILPOINT")}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", CODE], env={**inherited, **environment}, text=True, **pipes)  # type: ignore[call-overload, no-any-return]
+    return subprocess.Popen(
+        [sys.executable, "-c", CODE],
+        env={**inherited, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def finished(**environment: str) -> tuple[int, list[str]]:
@@ -33,13 +38,11 @@ def finished(**environment: str) -> tuple[int, list[str]]:
 def test_a_failpoint_that_nobody_asked_for_does_nothing() -> None:
     whole = (0, ["a0", "a1", "a2", "a3", "end"])
     assert finished() == whole
-    assert finished(LAKE_FAILPOINT="") == whole
     assert finished(LAKE_FAILPOINT="another") == whole
     assert finished(LAKE_FAILPOINT="a:9") == whole
 
 
 def test_a_process_is_killed_at_once_as_by_a_power_failure() -> None:
-    assert finished(LAKE_FAILPOINT="a") == (-signal.SIGKILL, ["a0"])
     assert finished(LAKE_FAILPOINT="b") == (-signal.SIGKILL, ["a0"])
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from chainlake.errors import BadInput
 from chainlake.lake.guardrail import Guardrail, Limits, TooManyOrphans, limits_from_environment
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -40,7 +41,9 @@ def test_up_to_the_soft_limit_writers_go_on(rows: list[dict[str, Any]]) -> None:
     assert pauses(*rows) == []
 
 
-@pytest.mark.parametrize("rows", [[measured(11, 0)], [measured(0, 101)], [measured(20, 200)], [measured(6, 0), measured(5, 0, table="b")]])
+@pytest.mark.parametrize(
+    "rows", [[measured(11, 0)], [measured(0, 101)], [measured(20, 200)], [measured(6, 0), measured(5, 0, table="b")]]
+)
 def test_above_the_soft_limit_writers_slow_down(rows: list[dict[str, Any]]) -> None:
     assert pauses(*rows) == [7.5]
 
@@ -70,3 +73,9 @@ def test_limits_come_from_the_environment_and_slowing_down_starts_at_half(monkey
     monkeypatch.setenv("LAKE_ORPHAN_HARD_ROWS", "50")
     monkeypatch.setenv("LAKE_ORPHAN_PAUSE", "0.5")
     assert limits_from_environment() == Limits(500, 1000, 25, 50, 0.5)
+
+
+def test_a_limit_that_is_no_number_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE_ORPHAN_HARD_ROWS", "many")
+    with pytest.raises(BadInput, match=r"LAKE_ORPHAN_HARD_ROWS is 'many': a number is expected"):
+        limits_from_environment()

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ OUTSIDE = "../" + "shared"
 MACHINE = re.compile(r"(?<![\w.])/" + r"work/|/home/\w+/|/Users/\w+/")
 
 
+@cache
 def sources() -> dict[str, str]:
     """Python of the library and of the notebooks' code cells, by path."""
     found = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in ROOT.glob("libs/chainlake/**/*.py")}
@@ -53,11 +55,14 @@ def classic_api(text: str) -> list[str]:
 
 
 def builds_a_session(text: str) -> list[str]:
-    found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute) and node.attr in ("builder", "Builder")]
+    found = [
+        node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute) and node.attr in ("builder", "Builder")
+    ]
     return [f"line {node.lineno}: {ast.unparse(node)}" for node in found if "Session" in ast.unparse(node.value)]
 
 
 def calls(text: str, method: str) -> list[str]:
+    """Every use of an attribute."""
     found = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute) and node.attr == method]
     return [f"line {node.lineno}: {ast.unparse(node)}" for node in found]
 

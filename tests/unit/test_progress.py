@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from chainlake.lake import progress
 from chainlake.lake.progress import BAR, Progress
 
 
@@ -23,7 +22,7 @@ class Terminal(io.StringIO):
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Seconds that pass only when a test says so."""
     now = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("chainlake.lake.progress.time.monotonic", lambda: now[0])
     return now
 
 

@@ -88,7 +88,9 @@ def test_a_server_that_is_not_ready_yet_is_not_running(home: Home, children: lis
     assert running(home) is None
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "7", '"text"', "null", "{}", '{"pid": 1}', '{"pid": 1, "port": 2, "more": 3}', "\x00"])
+@pytest.mark.parametrize(
+    "text", ["", "{", "[]", "7", '"text"', "null", "{}", '{"pid": 1}', '{"pid": 1, "port": 2, "more": 3}', "\x00"]
+)
 def test_a_locked_server_with_a_damaged_file_is_not_running(home: Home, text: str) -> None:
     write_info(home, text)
     with _locked(home.server / "server.lock"):

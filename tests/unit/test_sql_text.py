@@ -57,7 +57,7 @@ def test_comments_go_and_strings_stay(text: str, stripped: str) -> None:
 class Like:
     """Something with `asDict`, as Spark's Row has it."""
 
-    def asDict(self) -> dict[str, Any]:  # noqa: N802
+    def asDict(self) -> dict[str, Any]:
         return {"a": b"\x01"}
 
 

@@ -28,7 +28,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     )
     ingest.add_argument("chain", help="a name for the chain, unique in the lake")
     ingest.add_argument("--kind", required=True, help="evm, comet, cardano, raft or river")
-    ingest.add_argument("--from", dest="source", required=True, metavar="PATH|URL", help="file, directory or URL of its blocks")
+    ingest.add_argument("--from", dest="source", required=True, metavar="PATH", help="file or directory of its blocks")
     ingest.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the chain; repeatable")
     ingest.set_defaults(run=_ingest)
 
@@ -79,9 +79,17 @@ def parse_height(text: str | None) -> int | None:
     """A block number."""
     if text is None:
         return None
-    if not text.lstrip("-").isdigit() or int(text) < 0:
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise BadInput(f"height {text!r}: a block number of 0 or more is expected")
     return int(text)
+
+
+def parse_number(text: str, what: str) -> int:
+    """A whole number."""
+    try:
+        return int(text)
+    except ValueError:
+        raise BadInput(f"{what} {text!r}: a whole number is expected") from None
 
 
 def parse_options(pairs: list[str]) -> dict[str, str]:
@@ -172,18 +180,13 @@ def _audit(given: argparse.Namespace) -> int:
 
     height, at = parse_height(given.height), parse_time(given.at)
     found = audit(open_lake(given.home), given.stage, given.chain, height, at)
-    rows = [{name: None if value != value else value for name, value in row.items()} for row in found.to_dict("records")]
+    rows = [dict(zip(found.columns, line, strict=True)) for line in found.astype(object).where(found.notna(), None).values]
     if given.json:
         emit_json(rows)
         return 0
     heads = ["seq", "kind", "from", "to", "visible_to", "epoch", "committed_at", "rows", "why"]
-    emit(table(heads, [[_whole(row[name]) for name in heads] for row in rows]))
+    emit(table(heads, [[row[name] for name in heads] for row in rows]))
     return 0
-
-
-def _whole(value: Any) -> Any:
-    """pandas makes whole numbers with gaps into floats; people want them whole."""
-    return int(value) if isinstance(value, float) else value
 
 
 def _tables(given: argparse.Namespace) -> int:

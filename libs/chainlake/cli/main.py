@@ -38,10 +38,8 @@ def _common() -> argparse.ArgumentParser:
 def _guarded(given: argparse.Namespace) -> int:
     from pyspark.errors import PySparkException
 
-    from chainlake.lake import stopping
     from chainlake.lake.restore import first_line
 
-    stopping.install()
     try:
         return int(given.run(given) or 0)
     except LakeError as error:

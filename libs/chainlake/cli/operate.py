@@ -4,7 +4,7 @@ import argparse
 from datetime import timedelta
 from typing import Any
 
-from chainlake.cli.data import parse_height
+from chainlake.cli.data import parse_number
 from chainlake.cli.show import emit, emit_json, table
 from chainlake.errors import BadInput, CheckFailed
 
@@ -42,6 +42,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     gc = commands.add_parser("gc", parents=[common], help="delete rows that nobody can see, past a retention")
     gc.add_argument("--dry-run", action="store_true", help="only tell what would be deleted")
     gc.add_argument("--retention-days", default="7", metavar="DAYS", help="keep rolled-back rows this long (default 7)")
+    gc.add_argument("--vacuum", action="store_true", help="also free the disk space of files past Delta's retention")
     gc.set_defaults(run=_gc)
 
     restore = commands.add_parser(
@@ -66,8 +67,7 @@ def _open(given: argparse.Namespace) -> Any:
 
 
 def _rollback(given: argparse.Namespace) -> int:
-    height = parse_height(given.height)
-    assert height is not None
+    height = parse_number(given.height, "height")
     if not given.why.strip():
         raise BadInput("a rollback needs a reason: --why TEXT")
     done = _open(given).rollback(given.stage, given.chain, height, why=given.why, force=given.force)
@@ -116,13 +116,16 @@ def _compact(given: argparse.Namespace) -> int:
 
 
 def _gc(given: argparse.Namespace) -> int:
-    from chainlake.lake.gc import collect
+    from chainlake.lake.gc import collect, vacuum
 
     try:
         retention = timedelta(days=float(given.retention_days))
     except (ValueError, OverflowError):
         raise BadInput(f"--retention-days {given.retention_days!r}: a number of days is expected") from None
-    found = collect(_open(given), retention, dry_run=given.dry_run)
+    lake = _open(given)
+    found = collect(lake, retention, dry_run=given.dry_run)
+    if given.vacuum and not given.dry_run:
+        vacuum(lake)
     rows = []
     for name, kind in sorted({(g.table, g.kind) for g in found}):
         these = [g for g in found if (g.table, g.kind) == (name, kind)]
@@ -137,7 +140,7 @@ def _gc(given: argparse.Namespace) -> int:
 def _restore(given: argparse.Namespace) -> int:
     from chainlake.lake.restore import restore
 
-    if not given.seq.isdigit():
+    if not (given.seq.isascii() and given.seq.isdigit() and len(given.seq) <= 18):
         raise BadInput(f"--seq {given.seq!r}: the number of a commit is expected, see lake audit")
     done = restore(_open(given), given.stage, given.chain, int(given.seq))
     emit(table(["table", "version", "rows brought forward"], [(t, v, done.carried.get(t, 0)) for t, v in done.tables.items()]))

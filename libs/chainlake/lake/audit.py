@@ -28,7 +28,7 @@ def audit(lake: "Lake", stage: str, chain: str, height: int | None = None, at: d
     top = max((c.height for c in history.commits), default=-1)
     if height is not None and not (history.first_height() or 0) < height <= top:
         raise BadInput(f"{stage} {chain} never had height {height}: its blocks are up to {top}")
-    return pd.DataFrame(_lines(history, height), columns=COLUMNS)
+    return pd.DataFrame(_lines(history, height), columns=COLUMNS).astype({"visible_to": "Int64"})
 
 
 def _lines(history: History, height: int | None) -> list[dict[str, object]]:

@@ -18,6 +18,7 @@ from chainlake.errors import BadInput
 from chainlake.lake import views
 from chainlake.lake.ddl import Column, Table, load
 from chainlake.lake.deltalog import DeltaLog
+from chainlake.lake.migrations import find, migrate
 from chainlake.lake.names import SCHEMAS, Namespace, physical
 from chainlake.lake.visibility import LedgerView
 
@@ -81,8 +82,6 @@ class Catalog:
         for schema in SCHEMAS:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.namespace.schema(schema)}")
         fresh = self._make_tables()
-        from chainlake.lake.migrations import migrate  # migrations write through the catalog
-
         migrate(self._spark, self, self._directories, fresh)
         self._check_drift()
         self._spark.sql(views.visible_view(self.namespace))
@@ -93,7 +92,8 @@ class Catalog:
     def digest(self) -> str:
         """What the declarations say, in short."""
         text = json.dumps({name: repr(table) for name, table in sorted(self.tables.items())})
-        return hashlib.sha256(f"{text}{self._location}".encode()).hexdigest()[:16]
+        changes = [migration.digest for migration in find(self._directories)]
+        return hashlib.sha256(f"{text}{changes}{self._location}".encode()).hexdigest()[:16]
 
     def make_views(self, ledger: LedgerView | None = None, only: Iterable[Table] | None = None) -> None:
         """Views of all (or some) tables; with a ledger, state views start from the compacted base."""
@@ -102,7 +102,7 @@ class Catalog:
 
             ledger = Ledger(self._spark, self.namespace, self.control_log("ledger")).read(check=False)
         tables = list(only) if only is not None else self.data_tables()
-        statements = [views.reader_view(self.namespace, t, pruned_below(t, ledger)) for t in tables]
+        statements = [views.reader_view(self.namespace, t, compacted_heights(t, ledger)) for t in tables]
         self._parallel(statements)
 
     def assert_properties(self, stored: str) -> None:
@@ -119,23 +119,22 @@ class Catalog:
 
     def _make_tables(self) -> bool:
         """Create or register all tables; True if the lake is new."""
-        ledger = self._path("control", "ledger")
-        fresh = not self._exists("control", "ledger") if ledger is None else not (ledger / "_delta_log").exists()
+        fresh = not self._is_made("control", "ledger")
+        new = [t for t in self.data_tables() if not self._is_made("store", physical(t.name))]
         statements: list[str] = []
         for table in self.tables.values():
             schema = "control" if table.is_control else "store"
             names = [table.name.split(".")[1]] if table.is_control else self.physical_tables(table)
             statements += [self._create(schema, name, table) for name in names]
         self._parallel(statements)
-        if fresh:
-            self._parallel(self._constraints())
+        self._parallel(_constraint(self.full_name(physical(t.name)), *check) for t in new for check in t.checks)
         return fresh
 
     def _create(self, schema: str, name: str, table: Table) -> str:
         path = self._path(schema, name)
         location = f" LOCATION '{path}'" if path else ""
         full = f"{self.namespace.schema(schema)}.`{name}`"
-        if path and (path / "_delta_log").exists():
+        if path and self._is_made(schema, name):
             return f"CREATE TABLE IF NOT EXISTS {full} USING DELTA{location}"
         columns = ", ".join(column.sql() for column in table.stored)
         cluster = f" CLUSTER BY ({', '.join(table.cluster_by)})" if table.cluster_by else ""
@@ -144,13 +143,6 @@ class Catalog:
             f"CREATE TABLE IF NOT EXISTS {full} ({columns}) USING DELTA{cluster}{location}"
             f" COMMENT '{comment}' TBLPROPERTIES ({_properties(table)})"
         )
-
-    def _constraints(self) -> list[str]:
-        return [
-            f"ALTER TABLE {self.full_name(physical(table.name))} ADD CONSTRAINT `{name}` CHECK ({condition})"
-            for table in self.data_tables()
-            for name, condition in table.checks
-        ]
 
     def _check_drift(self) -> None:
         """The physical columns are the declared ones, or an error that says how to make them so."""
@@ -173,7 +165,10 @@ class Catalog:
     def _path(self, schema: str, name: str) -> Path | None:
         return self._location / f"{self.namespace.prefix}{schema}" / name if self._location else None
 
-    def _exists(self, schema: str, name: str) -> bool:
+    def _is_made(self, schema: str, name: str) -> bool:
+        path = self._path(schema, name)
+        if path is not None:
+            return (path / "_delta_log").exists()
         return self._spark.catalog.tableExists(f"{self.namespace.schema(schema)}.`{name}`")
 
     def _parallel(self, statements: Iterable[str]) -> None:
@@ -196,15 +191,14 @@ def drift(found: Mapping[str, tuple[str, bool]], declared: Iterable[Column]) -> 
     return "; ".join(parts + changed)
 
 
-def pruned_below(table: Table, ledger: LedgerView) -> int | None:
-    """The height at or below which every chain of a state table is compacted; None without any compaction."""
-    if table.kind != "state":
-        return None
-    histories = [h for (stage, _), h in ledger.histories().items() if stage in table.stages]
-    bases = [history.base() for history in histories]
-    if not any(bases):
-        return None
-    return min((base.height if base else -1 for base in bases), default=-1)
+def compacted_heights(table: Table, ledger: LedgerView) -> dict[str, int]:
+    """The height of the usable base of each chain that has one."""
+    histories = ((chain, h) for (stage, chain), h in ledger.histories().items() if stage in table.stages)
+    return {chain: base.height for chain, history in histories if (base := history.base()) is not None}
+
+
+def _constraint(full_name: str, name: str, condition: str) -> str:
+    return f"ALTER TABLE {full_name} ADD CONSTRAINT `{name}` CHECK ({condition})"
 
 
 def _properties(table: Table) -> str:

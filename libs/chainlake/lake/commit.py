@@ -112,5 +112,7 @@ def _check_heights(stored: str, low: int | None, high: int | None, heights: tupl
 
 
 def _hashable(name: str, declared: str) -> Column:
-    """Maps cannot be hashed; their JSON can."""
-    return F.to_json(F.struct(name)) if "map<" in declared.lower() else F.col(name)
+    """Maps cannot be hashed; their JSON can. NULL stays NULL, so that a column added later changes no checksum."""
+    if "map<" not in declared.lower():
+        return F.col(name)
+    return F.when(F.col(name).isNotNull(), F.to_json(F.struct(name)))

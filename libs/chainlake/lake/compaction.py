@@ -49,6 +49,13 @@ def compact(lake: "Lake", stage: str | None = None, chain: str | None = None) ->
     return done
 
 
+def rebuild(lake: "Lake", stage: str, chain: str) -> list[Compacted]:
+    """Make the base of a chain again from its history, after the one it had was lost."""
+    one = lake.stages.get(stage)
+    with lake.lease(stage, lake.ledger.read([stage]).lane_of(stage, chain)) as lease:
+        return _compact_lane(lake, one, [chain], lease, from_history=True)
+
+
 def finalized_height(lake: "Lake", view: LedgerView, stage: Stage, chain: str) -> int | None:
     """The highest block of a chain that can no longer be replaced; None if there is none yet."""
     head = view.of(stage.name, chain).head()
@@ -75,18 +82,18 @@ def _lanes(lake: "Lake", stage: Stage, chain: str | None) -> dict[str, list[str]
     return lanes
 
 
-def _compact_lane(lake: "Lake", stage: Stage, chains: list[str], lease: Lease) -> list[Compacted]:
+def _compact_lane(lake: "Lake", stage: Stage, chains: list[str], lease: Lease, from_history: bool = False) -> list[Compacted]:
     view = lake.ledger.read([stage.name])
     targets = {}
     for chain in chains:
         height, base = finalized_height(lake, view, stage, chain), view.of(stage.name, chain).base()
-        if height is not None and (base is None or base.height < height):
+        if height is not None and (from_history or base is None or base.height < height):
             targets[chain] = height
     if not targets:
         return []
     commit_id = new_commit_id()
     tables = [table for table in lake.catalog.of_stage(stage.name) if table.kind == "state"]
-    written = {f"{physical(t.name)}_base": _write_base(lake, view, t, targets, commit_id) for t in tables}
+    written = {f"{physical(t.name)}_base": _write_base(lake, view, t, targets, commit_id, from_history) for t in tables}
     failpoint("compact_before_ledger")
     rows = [_row(view, stage, chain, height, commit_id, lease, written) for chain, height in targets.items()]
     lake.ledger.append(rows)
@@ -96,8 +103,11 @@ def _compact_lane(lake: "Lake", stage: Stage, chains: list[str], lease: Lease) -
     return [Compacted(stage.name, chain, height, total) for chain, height in targets.items()]
 
 
-def _write_base(lake: "Lake", view: LedgerView, table: Table, targets: dict[str, int], commit_id: int) -> tuple[int, int, int]:
-    state = Snapshot(lake.spark, lake.catalog, view).state(table.name, targets)
+def _write_base(
+    lake: "Lake", view: LedgerView, table: Table, targets: dict[str, int], commit_id: int, from_history: bool
+) -> tuple[int, int, int]:
+    known = LedgerView(c for c in view.commits() if c.kind != COMPACT) if from_history else view
+    state = Snapshot(lake.spark, lake.catalog, known).state(table.name, targets)
     done = append(lake.catalog, table, f"{physical(table.name)}_base", state, commit_id, (-2, max(targets.values())))
     failpoint("compact_after_base")
     return done.version, done.rows, done.checksum

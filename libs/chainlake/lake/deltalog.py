@@ -10,6 +10,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+LOOK_BACK = (20, 2000)
+
 
 @dataclass(frozen=True)
 class Version:
@@ -49,9 +51,13 @@ class DeltaLog:
         """Every version that the log still has, newest first."""
         return self._describe("") if self._log is None else self.newest(self.latest() + 1)
 
-    def version_of(self, mark: str, value: int | str, within: int = 50) -> Version | None:
+    def version_of(self, mark: str, value: int | str) -> Version | None:
         """The version that carries `value` under `mark` in its metadata, among the newest."""
-        return next((v for v in self.newest(within) if v.mark.get(mark) == value), None)
+        for count in LOOK_BACK:
+            found = next((v for v in self.newest(count) if v.mark.get(mark) == value), None)
+            if found is not None:
+                return found
+        return None
 
     def _read(self, version: int) -> Version | None:
         assert self._log is not None

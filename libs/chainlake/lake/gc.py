@@ -51,6 +51,7 @@ class Garbage:
     chain: str
     above: int
     rows: int
+    stored: int  # rows of the commit in this table before anything is deleted
     bytes: int
     removable: bool
 
@@ -75,6 +76,13 @@ def collect(lake: "Lake", retention: timedelta = RETENTION, dry_run: bool = Fals
     return found
 
 
+def vacuum(lake: "Lake") -> None:
+    """Free the disk space of files that no Delta version within the retention needs."""
+    for table in lake.catalog.data_tables():
+        for stored in lake.catalog.physical_tables(table):
+            lake.spark.sql(f"VACUUM {lake.catalog.full_name(stored)}").collect()
+
+
 def fates(history: History) -> dict[int, Fate]:
     """What becomes of each commit of one stage and chain."""
     found: dict[int, Fate] = {}
@@ -83,8 +91,8 @@ def fates(history: History) -> dict[int, Fate]:
     newest_base: Commit | None = None
     for commit in reversed(history.commits):
         if commit.kind == ROLLBACK:
-            floor = commit.height if floor is None else min(floor, commit.height)
-            since = since or commit.committed_at
+            if floor is None or commit.height <= floor:
+                floor, since = commit.height, commit.committed_at
         elif commit.kind == ADVANCE:
             limit = commit.height if floor is None else min(floor, commit.height)
             found[commit.commit_id] = Fate(limit if limit > commit.base_height else NOTHING, ROLLED_BACK, since)
@@ -105,31 +113,36 @@ def measure(lake: "Lake", view: LedgerView, stored: str, retention: timedelta, g
     limits = [(commit_id, chain, fate.limit) for (commit_id, chain), fate in known.items()]
     kept = lake.spark.createDataFrame(limits, "_commit long, _chain string, g_limit long")
     frame = lake.spark.table(lake.catalog.full_name(stored))
-    invisible = (
+    counted = (
         frame.join(F.broadcast(kept), ["_commit", "_chain"], "left")
-        .filter("g_limit IS NULL OR _height > g_limit")
         .groupBy("_commit", "_chain")
-        .count()
+        .agg(F.count(F.lit(1)), F.count_if("g_limit IS NULL OR _height > g_limit"))
         .collect()
     )
-    size = _row_bytes(lake, stored) if invisible else 0.0
+    totals: dict[int, int] = {}
+    for commit_id, _, total, _ in counted:
+        totals[commit_id] = totals.get(commit_id, 0) + total
+    size = _row_bytes(lake, stored) if any(row[3] for row in counted) else 0.0
     found = []
-    for commit_id, chain, rows in invisible:
+    for commit_id, chain, _, rows in counted:
+        if not rows:
+            continue
         fate = known.get((commit_id, chain)) or Fate(NOTHING, ORPHAN, commit_time(commit_id))
         keep = max(retention, grace) if fate.kind == ORPHAN else retention
         removable = fate.since is not None and fate.since <= now() - keep
-        found.append(Garbage(stored, fate.kind, commit_id, chain, fate.limit, rows, round(rows * size), removable))
+        size_of = round(rows * size)
+        found.append(Garbage(stored, fate.kind, commit_id, chain, fate.limit, rows, totals[commit_id], size_of, removable))
     return found
 
 
-def removed_rows(lake: "Lake") -> Mapping[tuple[str, int], int]:
-    """Rows that garbage collection took from each (physical table, commit), for checking counts afterwards."""
-    removed: dict[tuple[str, int], int] = {}
+def allowed_counts(lake: "Lake") -> Mapping[tuple[str, int], set[int]]:
+    """Row counts that a (physical table, commit) may have because garbage collection took rows from it, or planned to."""
+    allowed: dict[tuple[str, int], set[int]] = {}
     for record in Maintenance(lake).records("gc"):
         for table, commits in record["details"].items():
-            for commit_id, rows in commits.items():
-                removed[table, int(commit_id)] = removed.get((table, int(commit_id)), 0) + rows
-    return removed
+            for commit_id, remaining in commits.items():
+                allowed.setdefault((table, int(commit_id)), set()).add(remaining)
+    return allowed
 
 
 def _delete(lake: "Lake", garbage: Iterable[Garbage]) -> None:
@@ -139,17 +152,20 @@ def _delete(lake: "Lake", garbage: Iterable[Garbage]) -> None:
     if not plan:
         return
     maintenance, action = Maintenance(lake), secrets.token_hex(8)
-    details: dict[str, dict[str, int]] = {}
-    for table, items in plan.items():
-        counts = details.setdefault(table, {})
-        for one in items:
-            counts[str(one.commit_id)] = counts.get(str(one.commit_id), 0) + one.rows
-    maintenance.record("gc", action, "started", details)
+    maintenance.record("gc", action, "started", {table: _remaining(items) for table, items in plan.items()})
     for table, items in plan.items():
         for start in range(0, len(items), CONDITIONS):
             _delete_some(lake, maintenance, action, table, items[start : start + CONDITIONS])
             failpoint("gc_after_delete")
     maintenance.record("gc", action, "finished", {})
+
+
+def _remaining(items: list[Garbage]) -> dict[str, int]:
+    """Rows that each commit will have left."""
+    left: dict[str, int] = {}
+    for one in items:
+        left[str(one.commit_id)] = left.get(str(one.commit_id), one.stored) - one.rows
+    return left
 
 
 def _delete_some(lake: "Lake", maintenance: Maintenance, action: str, table: str, items: list[Garbage]) -> None:

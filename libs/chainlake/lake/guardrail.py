@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chainlake.errors import LakeError
+from chainlake.errors import BadInput, LakeError
 from chainlake.lake.control import ControlTables
 
 
@@ -27,10 +27,18 @@ class Limits:
 def limits_from_environment() -> Limits:
     """LAKE_ORPHAN_HARD_BYTES and LAKE_ORPHAN_HARD_ROWS; slow down from half of them."""
     default = Limits()
-    hard_bytes = int(os.environ.get("LAKE_ORPHAN_HARD_BYTES", default.hard_bytes))
-    hard_rows = int(os.environ.get("LAKE_ORPHAN_HARD_ROWS", default.hard_rows))
-    pause = float(os.environ.get("LAKE_ORPHAN_PAUSE", default.pause_seconds))
-    return Limits(hard_bytes // 2, hard_bytes, hard_rows // 2, hard_rows, pause)
+    hard_bytes = _number("LAKE_ORPHAN_HARD_BYTES", default.hard_bytes)
+    hard_rows = _number("LAKE_ORPHAN_HARD_ROWS", default.hard_rows)
+    pause = _number("LAKE_ORPHAN_PAUSE", default.pause_seconds)
+    return Limits(int(hard_bytes / 2), int(hard_bytes), int(hard_rows / 2), int(hard_rows), pause)
+
+
+def _number(name: str, default: float) -> float:
+    text = os.environ.get(name, str(default))
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInput(f"${name} is {text!r}: a number is expected") from None
 
 
 class Guardrail:

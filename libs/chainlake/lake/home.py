@@ -26,9 +26,18 @@ class Home:
         return self.path / "demo"
 
 
+def _default() -> Path:
+    """The nearest `.lake` upwards, or that of the checkout, so that a notebook in a sub-directory finds it too."""
+    here = Path.cwd()
+    for directory in (here, *here.parents):
+        if (directory / ".lake").is_dir() or (directory / "databricks.yml").is_file():
+            return directory / ".lake"
+    return here / ".lake"
+
+
 def find_home(given: str | os.PathLike[str] | None = None) -> Home:
-    """`given`, else $LAKE_HOME, else `.lake`; made if missing, and writable."""
-    path = Path(given or os.environ.get("LAKE_HOME") or ".lake").expanduser().absolute()
+    """`given`, else $LAKE_HOME, else the `.lake` of this checkout or directory; made if missing, and writable."""
+    path = Path(given or os.environ.get("LAKE_HOME") or _default()).expanduser().absolute()
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".writable.{os.getpid()}"

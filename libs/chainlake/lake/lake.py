@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from chainlake.errors import BadInput
+from chainlake.lake import stopping
 from chainlake.lake.catalog import Catalog
 from chainlake.lake.chains import Chain, Chains
 from chainlake.lake.control import ControlTables
@@ -55,6 +56,7 @@ class Lake:
         self.health = Health(self.control)
         self.runs = Runs(self.control)
         self._pinned: Snapshot | None = None
+        self._check_stages()
 
     # Reading
 
@@ -119,8 +121,9 @@ class Lake:
         chains: str | Sequence[str] = (),
         max_blocks: int | None = None,
         max_rows: int | None = None,
+        to_height: int | None = None,
     ) -> "pd.DataFrame":
-        """Advance a stage over its chains until it has caught up. One row per chain tells what was done."""
+        """Advance a stage over its chains until it has caught up (or reached a height). One row per chain tells what was done."""
         import pandas as pd
 
         stage = self.stages.get(name)
@@ -128,9 +131,11 @@ class Lake:
         degraded = self.health.degraded()
         wanted = [chains] if isinstance(chains, str) and chains else list(chains)
         summaries: list[ChainSummary] = []
+        limits = (max_blocks or stage.max_blocks, max_rows or stage.max_rows, to_height)
         try:
-            for lane, members in self._lanes(stage, wanted).items():
-                summaries += self._run_lane(stage, lane, members, degraded, max_blocks, max_rows)
+            with stopping.listening():
+                for lane, members in self._lanes(stage, wanted).items():
+                    summaries += self._run_lane(stage, lane, members, degraded, limits)
         finally:
             self.runs.flush()
         return pd.DataFrame([vars(summary) for summary in summaries], columns=list(vars(ChainSummary("", ""))))
@@ -149,6 +154,15 @@ class Lake:
         with Lease(self.control, self.ledger, self.catalog.control_log("leases"), stage, lane) as lease:
             yield lease
 
+    def _check_stages(self) -> None:
+        """A stage writes exactly the tables that name it; otherwise its rows would never be seen."""
+        for stage in self.stages.all():
+            declared = {table.name for table in self.catalog.of_stage(stage.name)}
+            if declared != set(stage.tables):
+                raise BadInput(
+                    f"{stage.name} writes {sorted(stage.tables)}, but tables/ says {sorted(declared)}: make them agree"
+                )
+
     def _lanes(self, stage: Stage, wanted: Sequence[str]) -> dict[str, list[str]]:
         known = self.chains_of(stage)
         for chain in wanted:
@@ -165,8 +179,7 @@ class Lake:
         lane: str,
         members: Sequence[str],
         degraded: Mapping[tuple[str, str], str],
-        max_blocks: int | None,
-        max_rows: int | None,
+        limits: tuple[int, int, int | None],
     ) -> list[ChainSummary]:
         stopped = [
             ChainSummary(stage.name, chain, status="degraded", error=degraded[stage.name, chain])
@@ -178,7 +191,7 @@ class Lake:
             return stopped
         make = stage.runner or LaneRun
         with self.lease(stage.name, lane) as lease:
-            run = make(self, stage, going, lease, max_blocks or stage.max_blocks, max_rows or stage.max_rows)
+            run = make(self, stage, going, lease, *limits)
             return stopped + run.run()
 
 

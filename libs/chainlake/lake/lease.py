@@ -22,7 +22,7 @@ from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.failpoint import failpoint
 from chainlake.lake.ledger import Ledger, is_conflict
 
-TTL_SECONDS = 60.0
+TTL_SECONDS = 300.0
 HELD, RELEASED = "held", "released"
 
 
@@ -82,7 +82,9 @@ class Lease:
             self._write(RELEASED)
 
     def check(self) -> None:
-        """Raise Fenced if the lease is known to be lost."""
+        """Raise Fenced if the lease is known to be lost, or ran out while this process slept."""
+        if self._lost is None and time.monotonic() - self._renewed > self._ttl:
+            self._lost = f"{self.stage} {self.lane}: the lease ran out (epoch {self.epoch}); run again"
         if self._lost:
             raise Fenced(self._lost)
 

@@ -14,11 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from chainlake.errors import BadInput, LakeError
+from chainlake.lake.compaction import rebuild
 from chainlake.lake.failpoint import failpoint
-from chainlake.lake.gc import removed_rows
+from chainlake.lake.gc import allowed_counts
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.rollback import rollback
-from chainlake.lake.visibility import ADVANCE, LedgerView
+from chainlake.lake.visibility import COMPACT, LedgerView
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
@@ -36,6 +37,7 @@ class Restored:
     carried: dict[str, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
     rolled_back: dict[str, int] = field(default_factory=dict)
+    rebuilt: list[str] = field(default_factory=list)
 
 
 def restore(lake: "Lake", stage: str, chain: str, seq: int) -> Restored:
@@ -49,12 +51,10 @@ def _restore(lake: "Lake", stage: str, plan: dict[str, Any]) -> Restored:
     if not plan.get("started"):
         maintenance.record("restore", action, "started", plan, stage)
     failpoint("restore_after_plan")
-    view = lake.ledger.read()
     done = Restored()
     for stored, version in plan["tables"].items():
-        _restore_table(lake, maintenance, action, view, stored, version, done)
-    lost = {int(line.split()[1]) for line in done.lost}
-    _roll_back_lost(lake, view, lost, done)
+        _restore_table(lake, maintenance, action, stored, version, done)
+    _heal_lost(lake, {int(line.split()[1]) for line in done.lost}, done)
     maintenance.record("restore", action, "finished", {"carried": done.carried, "lost": done.lost}, stage)
     return done
 
@@ -78,15 +78,13 @@ def _plan(lake: "Lake", stage: str, chain: str, seq: int) -> dict[str, Any]:
     tables = {}
     for table in lake.catalog.of_stage(stage):
         for stored in lake.catalog.physical_tables(table):
-            version = commit.delta_versions.get(stored)
-            if version is not None:
-                tables[stored] = version
+            versions = [c.delta_versions[stored] for c in history.commits if c.seq <= seq and stored in c.delta_versions]
+            if versions:
+                tables[stored] = versions[-1]
     return {"id": secrets.token_hex(8), "stage": stage, "chain": chain, "seq": seq, "tables": tables}
 
 
-def _restore_table(
-    lake: "Lake", maintenance: Maintenance, action: str, view: LedgerView, stored: str, version: int, done: Restored
-) -> None:
+def _restore_table(lake: "Lake", maintenance: Maintenance, action: str, stored: str, version: int, done: Restored) -> None:
     log = lake.catalog.log(stored)
     steps = {v.mark["step"]: v.version for v in log.all() if v.mark.get("id") == action}
     if "restored" not in steps:
@@ -98,34 +96,38 @@ def _restore_table(
                 f"{stored} cannot go back to version {version}: {first_line(error)};"
                 f" choose another --seq, or roll back and run again"
             ) from None
-        lake.catalog.assert_properties(stored)
         failpoint("restore_after_restore")
         steps = {v.mark["step"]: v.version for v in log.all() if v.mark.get("id") == action}
+    lake.catalog.assert_properties(stored)
     done.tables[stored] = version
     if "restored" in steps and "carried" not in steps:
-        done.carried[stored] = _carry(lake, maintenance, action, view, stored, steps["restored"] - 1, done)
+        later = {v.mark["commit"] for v in log.all() if version < v.version < steps["restored"] and "commit" in v.mark}
+        done.carried[stored] = _carry(lake, maintenance, action, stored, steps["restored"] - 1, later, done)
         failpoint("restore_after_carry")
 
 
 def _carry(
-    lake: "Lake", maintenance: Maintenance, action: str, view: LedgerView, stored: str, version: int, done: Restored
+    lake: "Lake", maintenance: Maintenance, action: str, stored: str, version: int, later: set[int], done: Restored
 ) -> int:
-    """Append the rows of later commits from the version just before the restore. Only visible commits must be whole."""
+    """Append the rows of later attempts, committed or not yet, from the version just before the restore.
+
+    Only what the ledger shows must be whole; an attempt that is still under way is brought forward as it is.
+    """
     full = lake.catalog.full_name(stored)
-    expected = {c.commit_id: c.rows[stored] for c in view.commits() if c.rows.get(stored)}
-    needed = _visible_ids(view)
-    gone = removed_rows(lake)
+    view = lake.ledger.read()
+    committed = {c.commit_id: c.rows[stored] for c in view.commits() if c.rows.get(stored)}
+    needed, allowed = _visible_ids(view), allowed_counts(lake)
     present: dict[int, int] = dict(lake.spark.table(full).groupBy("_commit").count().collect())
     carried: dict[int, int] = {}
-    for commit_id, rows in sorted(expected.items()):
-        wanted = rows - gone.get((stored, commit_id), 0)
-        if present.get(commit_id, 0) == wanted:
+    for commit_id in sorted(later | committed.keys()):
+        good = {committed.get(commit_id, 0), *allowed.get((stored, commit_id), set())}
+        if present.get(commit_id, 0) in good and commit_id in committed:
             continue
         count, problem = _readable(lake, full, version, commit_id)
-        if count == wanted and commit_id not in present:
+        if commit_id not in present and count and (count in good or commit_id not in committed):
             carried[commit_id] = count
         elif commit_id in needed:
-            done.lost.append(f"commit {commit_id} of {stored}: {problem or f'{count} of {wanted} rows are left'}")
+            done.lost.append(f"commit {commit_id} of {stored}: {problem or f'{count} of {max(good)} rows are left'}")
     if carried:
         ids = ", ".join(str(commit_id) for commit_id in carried)
         with maintenance.marked("restore", action, step="carried"):
@@ -148,15 +150,19 @@ def _readable(lake: "Lake", full: str, version: int, commit_id: int) -> tuple[in
         return 0, first_line(error)
 
 
-def _roll_back_lost(lake: "Lake", view: LedgerView, lost: set[int], done: Restored) -> None:
-    """Chains that lost a commit go back to the block before it; running their stages again rebuilds the rest."""
-    for commit in sorted(view.commits(), key=lambda c: c.base_height):
-        if commit.commit_id in lost and commit.kind == ADVANCE:
-            head = lake.ledger.read([commit.stage]).of(commit.stage, commit.chain).head()
-            if head is not None and head.height > commit.base_height:
-                why = f"restore: commit {commit.commit_id} is damaged beyond what Delta still has"
-                rollback(lake, commit.stage, commit.chain, commit.base_height, why, force=True)
-                done.rolled_back[f"{commit.stage} {commit.chain}"] = commit.base_height
+def _heal_lost(lake: "Lake", lost: set[int], done: Restored) -> None:
+    """A chain that lost a commit goes back to the block before it; a lost base is made again from history."""
+    for commit in sorted(lake.ledger.read().commits(), key=lambda c: c.base_height):
+        if commit.commit_id not in lost:
+            continue
+        if commit.kind == COMPACT:
+            done.rebuilt += [one.stage for one in rebuild(lake, commit.stage, commit.chain)]
+            continue
+        head = lake.ledger.read([commit.stage]).of(commit.stage, commit.chain).head()
+        if head is not None and head.height > commit.base_height:
+            why = f"restore: commit {commit.commit_id} is damaged beyond what Delta still has"
+            rollback(lake, commit.stage, commit.chain, commit.base_height, why, force=True)
+            done.rolled_back[f"{commit.stage} {commit.chain}"] = commit.base_height
 
 
 def first_line(error: BaseException) -> str:

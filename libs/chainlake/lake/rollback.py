@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from chainlake.errors import BadInput, Fenced
 from chainlake.lake.clock import actor
-from chainlake.lake.runner import rollback_row
+from chainlake.lake.runner import reachable, rollback_row, widen_views
 from chainlake.lake.stage import Stage
 from chainlake.lake.visibility import Commit, LedgerView
 from chainlake.sources.formats import FORMATS, rollback_window
@@ -21,13 +21,22 @@ def rollback(lake: "Lake", stage: str, chain: str, height: int, why: str, force:
     view = lake.ledger.read(s.name for s in lake.stages.all())
     _check(lake, view, first, chain, height, why, force)
     reason = f"{why} ({actor()})"
-    done: list[Commit] = []
-    for one in lake.stages.downstream(stage):
-        head = view.of(one.name, chain).head()
-        if head is not None and head.height > height:
-            _use_full_history(lake, view, one, chain, height)
-            done.append(_append(lake, view, one, chain, height, reason))
-    return done
+    targets = _targets(lake, view, stage, chain, height)
+    return [
+        _append(lake, view, one, chain, targets[one.name], reason) for one in lake.stages.downstream(stage) if one.name in targets
+    ]
+
+
+def _targets(lake: "Lake", view: LedgerView, stage: str, chain: str, height: int) -> dict[str, int]:
+    """Where each stage goes: an index stage only to a commit boundary, and nothing stays above what it consumed."""
+    targets: dict[str, int] = {}
+    for one in reversed(lake.stages.downstream(stage)):
+        history = view.of(one.name, chain)
+        head = history.head()
+        lowest = min([height, *(targets[name] for name in one.inputs if name in targets)])
+        if head is not None and head.height > lowest:
+            targets[one.name] = reachable(lake, one, history, lowest)
+    return targets
 
 
 def _append(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int, why: str) -> Commit:
@@ -36,6 +45,7 @@ def _append(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: in
         history = view.of(stage.name, chain)
         inputs = {name: view.of(name, chain).seq() for name in stage.inputs}
         row = rollback_row(view, lake, stage, chain, height, why, history.epoch(), None, inputs)
+        widen_views(lake, view, [row])
         try:
             lake.ledger.append([row])
             return row
@@ -44,13 +54,6 @@ def _append(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: in
                 raise
             view = lake.ledger.read(s.name for s in lake.stages.all())
     raise AssertionError("unreachable")
-
-
-def _use_full_history(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int) -> None:
-    """Before going below a compacted height, let the SQL views read the whole history: their pruning would hide rows."""
-    base = view.of(stage.name, chain).base()
-    if base is not None and height < base.height:
-        lake.catalog.make_views(LedgerView(()), [t for t in lake.catalog.of_stage(stage.name) if t.kind == "state"])
 
 
 def _check(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int, why: str, force: bool) -> None:

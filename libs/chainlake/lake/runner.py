@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from chainlake.errors import BrokenPromise
+from chainlake.errors import BadInput, BrokenPromise
 from chainlake.lake import stopping
 from chainlake.lake.clock import new_commit_id, now
 from chainlake.lake.commit import Appended, append_all
@@ -21,7 +21,7 @@ from chainlake.lake.lease import Lease
 from chainlake.lake.progress import Progress
 from chainlake.lake.reader import Snapshot
 from chainlake.lake.stage import Batch, Output, Stage
-from chainlake.lake.visibility import ADVANCE, ROLLBACK, Commit, Head, LedgerView
+from chainlake.lake.visibility import ADVANCE, ROLLBACK, Commit, Head, History, LedgerView
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
@@ -63,12 +63,22 @@ class Timings:
 class LaneRun:
     """One run of one stage over one lane, under one lease."""
 
-    def __init__(self, lake: "Lake", stage: Stage, chains: Sequence[str], lease: Lease, max_blocks: int, max_rows: int) -> None:
+    def __init__(
+        self,
+        lake: "Lake",
+        stage: Stage,
+        chains: Sequence[str],
+        lease: Lease,
+        max_blocks: int,
+        max_rows: int,
+        to_height: int | None = None,
+    ) -> None:
         self.lake = lake
         self.stage = stage
         self.lease = lease
         self.max_blocks = max_blocks
         self.max_rows = max_rows
+        self.to_height = to_height
         self.run_id = secrets.token_hex(8)
         self.summaries = {chain: ChainSummary(stage.name, chain) for chain in chains}
         self.progress = Progress(stage.name)
@@ -80,6 +90,7 @@ class LaneRun:
         started = time.monotonic()
         try:
             self.refresh()
+            self.check_lane()
             self.prepare()
             while True:
                 stopping.check()
@@ -95,6 +106,15 @@ class LaneRun:
                 summary.height = head.height if head else None
                 summary.seconds = round(time.monotonic() - started, 2)
         return list(self.summaries.values())
+
+    def check_lane(self) -> None:
+        """A chain stays in the lane that it started in: its seq belongs to it."""
+        for chain in self.summaries:
+            lane = self.view.lane_of(self.stage.name, chain)
+            if self.view.of(self.stage.name, chain).commits and lane != self.lease.lane:
+                raise BadInput(
+                    f"{self.stage.name} {chain} was committed in lane {lane}, not {self.lease.lane}: keep lane_of as it was"
+                )
 
     def prepare(self) -> None:
         """What a kind of run needs before its first step."""
@@ -144,8 +164,10 @@ class LaneRun:
             rollback_row(self.view, self.lake, self.stage, chain, height, why, self.lease.epoch, self.run_id, self.inputs(chain))
             for chain, (height, why) in targets.items()
         ]
+        widen_views(self.lake, self.view, rows)
         self.commit(rows)
         for row in rows:
+            self.note(row, 0, {}, Timings())
             self.summaries[row.chain].rollbacks += 1
             self.progress.phase("rollback", 0, chain=row.chain, height=row.height, seq=row.seq, why=row.why)
 
@@ -159,10 +181,15 @@ class LaneRun:
                 continue
             own = self.head(chain)
             low = own.height if own else max(base for base in bases if base is not None)
-            high = min(min(head.height for head in heads if head), low + self.max_blocks)
+            high = self.bound(low, min(head.height for head in heads if head))
             if high > low:
                 ranges[chain] = (low, high)
         return self.bounded(ranges) if ranges else {}
+
+    def bound(self, low: int, available: int) -> int:
+        """How far a batch from `low` may go."""
+        high = min(available, low + self.max_blocks)
+        return high if self.to_height is None else min(high, self.to_height)
 
     def bounded(self, ranges: dict[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
         """Cut the ranges so that their input rows fit; a single block is never cut."""
@@ -211,10 +238,24 @@ class LaneRun:
                 hashes = {chain: self.hash_at(chain, high) for chain, (_, high) in ranges.items()}
             self.write(ranges, output, hashes, timings)
         except BrokenPromise as error:
-            self.degrade(error, list(ranges))
+            self.degrade(error, list(ranges), timings)
 
-    def degrade(self, error: BrokenPromise, chains: Sequence[str]) -> None:
+    def degrade(self, error: BrokenPromise, chains: Sequence[str], timings: Timings) -> None:
         """Fail closed: nothing of the batch is visible, and the chains wait for an operator."""
+        self.lake.runs.add(
+            run_id=self.run_id,
+            stage=self.stage.name,
+            lane=self.lease.lane,
+            chains=len(chains),
+            kind="failed",
+            blocks=0,
+            rows=0,
+            bytes=0,
+            retries=0,
+            seconds=dict(timings.seconds),
+            error=str(error),
+            started_at=timings.started_at,
+        )
         broken = [chain for chain in chains if chain in getattr(error, "chains", ())] or list(chains)
         for chain in broken:
             self.lake.health.degrade(self.stage.name, chain, str(error), self.run_id)
@@ -225,6 +266,10 @@ class LaneRun:
         self, ranges: Mapping[str, tuple[int, int]], output: Output, hashes: Mapping[str, bytes | None], timings: Timings
     ) -> None:
         """Append all frames, then the ledger row that makes them exist."""
+        if set(output.tables) != set(self.stage.tables):
+            raise BadInput(
+                f"{self.stage.name} made {sorted(output.tables)}, declared are {sorted(self.stage.tables)}: fix the stage"
+            )
         commit_id = new_commit_id()
         heights = (min(low for low, _ in ranges.values()), max(high for _, high in ranges.values()))
         with timings.phase("append"):
@@ -279,17 +324,21 @@ class LaneRun:
                 phase, seconds, chain=name, height=first.height, commit=first.commit_id, epoch=first.epoch, seq=first.seq
             )
         self.progress.advance(blocks, self.expected())
+        self.note(first, blocks, appended, timings, len(rows))
+
+    def note(self, first: Commit, blocks: int, appended: Mapping[str, Appended], timings: Timings, chains: int = 1) -> None:
+        """A row of control.runs."""
         self.lake.runs.add(
             run_id=self.run_id,
             stage=self.stage.name,
             lane=self.lease.lane,
-            chains=len(rows),
+            chains=chains,
             commit_id=first.commit_id,
             seq=first.seq,
             epoch=first.epoch,
             kind=first.kind,
             blocks=blocks,
-            rows=written,
+            rows=sum(one.rows for one in appended.values()),
             bytes=sum(one.bytes for one in appended.values()),
             retries=sum(one.retries for one in appended.values()),
             seconds=dict(timings.seconds),
@@ -307,6 +356,23 @@ class LaneRun:
 
     def hash_at(self, chain: str, height: int) -> bytes | None:
         return hash_at(self.view, self.lake, self.stage, chain, height)
+
+
+def reachable(lake: "Lake", stage: Stage, history: History, height: int) -> int:
+    """Rows that span blocks cannot be cut: a stage with index tables goes back to a commit boundary."""
+    if not any(table.kind == "index" for table in lake.catalog.of_stage(stage.name)):
+        return height
+    boundary = history.boundary(height)
+    return height if boundary is None else boundary
+
+
+def widen_views(lake: "Lake", view: LedgerView, rows: Sequence[Commit]) -> None:
+    """Before a rollback below a compacted height, let the SQL views read the whole history: their pruning would hide rows."""
+    for row in rows:
+        base = view.of(row.stage, row.chain).base()
+        if base is not None and row.height < base.height:
+            lake.catalog.make_views(LedgerView(()), [t for t in lake.catalog.of_stage(row.stage) if t.kind == "state"])
+            return
 
 
 def hash_at(view: LedgerView, lake: "Lake", stage: Stage, chain: str, height: int) -> bytes | None:
@@ -337,9 +403,7 @@ def rollback_row(
     history = view.of(stage.name, chain)
     head = history.head()
     assert head is not None
-    if any(table.kind == "index" for table in lake.catalog.of_stage(stage.name)):
-        boundary = history.boundary(height)
-        height = boundary if boundary is not None else height
+    height = reachable(lake, stage, history, height)
     at = next((v.commit for v in history.visible() if v.commit.height == height == v.limit), None)
     return replace(
         history.commits[-1],

@@ -52,20 +52,20 @@ def tokens(text: str) -> Iterable[tuple[str, str]]:
 
 def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None) -> str:
     """Replace the views by temporary ones that hold the past."""
-    names = {table.name for table in lake.catalog.data_tables()}
+    names = {f"{lake.namespace.prefix}{table.name}".lower(): table.name for table in lake.catalog.data_tables()}
     snapshot = lake.snapshot()
     used: dict[str, str] = {}
 
     def stand_in(match: "re.Match[str]") -> str:
-        name = f"{match.group(1)}.{match.group(2)}".lower()
-        if name not in names:
+        name = names.get(f"{match.group(2)}.{match.group(3)}".lower(), "")
+        if not name or match.group(1) not in (None, lake.namespace.catalog):
             return match.group(0)
         if name not in used:
             used[name] = f"as_of_{name.replace('.', '_')}"
             snapshot.table(name, height=height, at=at).createOrReplaceTempView(used[name])
         return used[name]
 
-    pattern = re.compile(r"(?<![\w.`])`?(\w+)`?\s*\.\s*`?(\w+)`?(?![\w`])")
+    pattern = re.compile(r"(?<![\w.`])(?:`?(\w+)`?\s*\.\s*)?`?(\w+)`?\s*\.\s*`?(\w+)`?(?![\w`.])")
     return "".join(pattern.sub(stand_in, part) if kind == "code" else part for kind, part in tokens(statement))
 
 

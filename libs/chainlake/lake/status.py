@@ -75,7 +75,7 @@ def _one(
         chain=chain,
         head=head.height if head else None,
         block_hash=to_hex(head.block_hash) if head and head.block_hash else None,
-        lag=max(0, max(inputs, default=0) - (head.height if head else -1)) if inputs else 0,
+        lag=max(0, min(inputs, default=0) - (head.height if head else -1)) if inputs else 0,
         seq=history.seq(),
         commits=sum(1 for c in history.commits if c.kind == "advance"),
         rollbacks=sum(1 for c in history.commits if c.kind == "rollback" and c.height < c.base_height),

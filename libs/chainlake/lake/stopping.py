@@ -2,6 +2,8 @@
 
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from chainlake.errors import LakeError
@@ -16,22 +18,25 @@ class Stopped(LakeError):
 _asked = threading.Event()
 
 
-def install() -> None:
-    """Turn Ctrl-C and SIGTERM into a request to stop; a second one ends the process at once."""
+@contextmanager
+def listening() -> Iterator[None]:
+    """Inside, Ctrl-C and SIGTERM are requests to stop; a second one acts at once. Only the main thread can listen."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _asked.clear()
 
-    def handler(number: int, _: FrameType | None) -> None:
+    def handler(number: int, frame: FrameType | None) -> None:
         if _asked.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
+            signal.default_int_handler(number, frame)
         _asked.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handler)
-
-
-def asked() -> bool:
-    """Somebody asked to stop."""
-    return _asked.is_set()
+    before = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, old in before.items():
+            signal.signal(number, old)
 
 
 def check() -> None:

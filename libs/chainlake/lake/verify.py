@@ -15,8 +15,8 @@ from pyspark.sql import functions as F
 from chainlake.errors import LakeError
 from chainlake.lake.commit import checksum
 from chainlake.lake.ddl import Table
-from chainlake.lake.deltalog import Version
-from chainlake.lake.gc import removed_rows
+from chainlake.lake.deltalog import DeltaLog, Version
+from chainlake.lake.gc import allowed_counts
 from chainlake.lake.restore import first_line, unfinished
 from chainlake.lake.stage import Stage
 from chainlake.lake.visibility import LedgerView, problems
@@ -24,7 +24,16 @@ from chainlake.lake.visibility import LedgerView, problems
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
 
-HARMLESS = {"CREATE TABLE", "SET TBLPROPERTIES", "ADD CONSTRAINT", "CLUSTER BY", "UPGRADE PROTOCOL", "OPTIMIZE"}
+HARMLESS = {
+    "CREATE TABLE",
+    "SET TBLPROPERTIES",
+    "ADD CONSTRAINT",
+    "CLUSTER BY",
+    "UPGRADE PROTOCOL",
+    "OPTIMIZE",
+    "VACUUM START",
+    "VACUUM END",
+}
 
 
 @dataclass(frozen=True)
@@ -40,13 +49,14 @@ def verify(lake: "Lake", stage: str | None = None) -> list[Finding]:
     stages = [lake.stages.get(stage)] if stage else lake.stages.all()
     view = lake.ledger.read(check=False)
     found = [Finding(s.name, text) for s in stages for text in _ledger_problems(view, s)]
+    found += [Finding("control", text) for text in _unexplained("ledger", lake.catalog.control_log("ledger"))]
     if (open_restore := unfinished(lake)) is not None:
         found.append(Finding(open_restore["stage"], f"a restore to seq {open_restore['seq']} was interrupted: run it again"))
     for table in _tables(lake, stages):
         owner = next(s.name for s in stages if s.name in table.stages)
         for stored in lake.catalog.physical_tables(table):
             found += [Finding(owner, text) for text in _contents(lake, view, table, stored)]
-            found += [Finding(owner, text) for text in _unexplained(lake, stored)]
+            found += [Finding(owner, text) for text in _unexplained(stored, lake.catalog.log(stored))]
     for one in stages:
         found += [Finding(one.name, text) for text in _promises(lake, view, one)]
     return found
@@ -71,25 +81,26 @@ def _contents(lake: "Lake", view: LedgerView, table: Table, stored: str) -> list
     except PySparkException as error:
         return [f"{stored} cannot be read: {first_line(error)}; lake restore, or roll back and run again"]
     actual = {row[0]: (row[1], row[2]) for row in counted}
-    gone = removed_rows(lake)
+    allowed = allowed_counts(lake)
     found = [f"{stored} has {row['count']} rows for one key at height {row['_height']}" for row in doubled]
     for commit in {c.commit_id: c for c in view.commits() if stored in c.rows}.values():
         rows, digest = actual.get(commit.commit_id, (0, 0))
-        removed = gone.get((stored, commit.commit_id), 0)
         where = f"{stored}: commit {commit.commit_id} ({commit.stage} {commit.chain} seq {commit.seq})"
-        if rows not in (commit.rows[stored], commit.rows[stored] - removed):
+        if rows != commit.rows[stored] and rows not in allowed.get((stored, commit.commit_id), ()):
             found.append(f"{where} has {rows} rows, the ledger says {commit.rows[stored]}; lake restore, or roll back")
         elif rows == commit.rows[stored] and digest != commit.checksums.get(stored, digest):
             found.append(f"{where} has other contents than were committed; lake restore, or roll back")
     return found
 
 
-def _unexplained(lake: "Lake", stored: str) -> list[str]:
-    """Delta versions that neither a commit, an abandoned attempt, nor maintenance made."""
+def _unexplained(stored: str, log: DeltaLog) -> list[str]:
+    """Delta versions that neither a commit, an abandoned attempt, nor maintenance made, since the last restore."""
+    versions = log.all()
+    restored = max((v.version for v in versions if v.mark.get("step") == "restored"), default=-1)
     return [
         f"{stored}: Delta version {v.version} ({v.operation}) was made around the ledger; lake restore takes the table back"
-        for v in lake.catalog.log(stored).all()
-        if not _explained(v)
+        for v in versions
+        if v.version > restored and not _explained(v)
     ]
 
 

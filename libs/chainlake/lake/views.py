@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from chainlake.lake.ddl import Table
 from chainlake.lake.names import Namespace
 
+MOST_CHAINS = 64
+
 
 def visible_view(namespace: Namespace) -> str:
     """control.visible: commits that can be seen, each with the highest height that can."""
@@ -21,9 +23,9 @@ WHERE (kind = 'advance' AND least(height, coalesce(floor, height)) > base_height
    OR (kind = 'compact' AND coalesce(floor, height) >= height)"""
 
 
-def reader_view(namespace: Namespace, table: Table, pruned_below: int | None = None) -> str:
-    """The view that people query. `pruned_below` is the lowest compacted height: what is at or below it is in the base."""
-    body = _state(namespace, table, pruned_below) if table.kind == "state" else _events(namespace, table)
+def reader_view(namespace: Namespace, table: Table, compacted: Mapping[str, int] | None = None) -> str:
+    """The view that people query. `compacted` gives the height of each chain's base: rows up to it need not be read."""
+    body = _state(namespace, table, compacted or {}) if table.kind == "state" else _events(namespace, table)
     comments = ", ".join(f"`{name}` COMMENT '{_quoted(text)}'" for name, text in shown_columns(table).items())
     return f"CREATE OR REPLACE VIEW {namespace.view(table.name)} ({comments})\nCOMMENT '{_quoted(table.description)}'\nAS {body}"
 
@@ -43,12 +45,12 @@ JOIN {namespace.store(table.name)} t ON t._commit = v.commit_id AND t._chain = v
 WHERE v.kind = 'advance'"""
 
 
-def _state(namespace: Namespace, table: Table, pruned_below: int | None) -> str:
+def _state(namespace: Namespace, table: Table, compacted: Mapping[str, int]) -> str:
     keys = ", ".join(f"t.`{name}`" for name in ("_chain", *table.state_key))
     tail = f"""SELECT t.*, row_number() OVER (PARTITION BY {keys} ORDER BY t._height DESC) AS _newest
   FROM v JOIN {namespace.store(table.name)} t
     ON t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height"""
-    if pruned_below is None:
+    if not compacted:
         return f"""WITH v AS (SELECT * FROM {_visible(namespace, table)})
 SELECT {_shown("t", table)} FROM (
   {tail}
@@ -61,10 +63,18 @@ b AS (
   FROM v WHERE kind = 'compact' GROUP BY chain),
 t AS (SELECT * FROM ({tail}
   LEFT JOIN b ON b.chain = t._chain
-  WHERE v.kind = 'advance' AND t._height > {pruned_below} AND t._height > coalesce(b.base_height, -1)) WHERE _newest = 1)
+  WHERE v.kind = 'advance' AND t._height > coalesce(b.base_height, -1){_pruned(compacted)}) WHERE _newest = 1)
 SELECT {_shown("x", table)} FROM b JOIN {namespace.base(table.name)} x ON x._commit = b.base_commit AND x._chain = b.chain
   LEFT ANTI JOIN t ON {same}
 UNION ALL SELECT {_shown("t", table)} FROM t WHERE NOT t._deleted"""
+
+
+def _pruned(compacted: Mapping[str, int]) -> str:
+    """Lets Delta skip files that hold only compacted heights. Chains that are not compacted are never skipped."""
+    if len(compacted) > MOST_CHAINS:
+        return ""
+    others = " AND ".join(f"t._chain <> '{chain}'" for chain in sorted(compacted))
+    return f"\n    AND (t._height > {min(compacted.values())} OR ({others}))"
 
 
 def _visible(namespace: Namespace, table: Table) -> str:

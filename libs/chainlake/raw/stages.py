@@ -69,7 +69,7 @@ class RawRun(LaneRun):
             if isinstance(action, GoBack):
                 self.roll_back({self.chain: (action.height, action.why)})
             elif isinstance(action, Broken):
-                self.degrade(BrokenPromise(action.reason), [self.chain])
+                self.degrade(BrokenPromise(action.reason), [self.chain], timings)
             else:
                 self._advance(frame, action, timings)
                 timings = Timings()
