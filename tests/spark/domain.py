@@ -5,7 +5,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from chainlake.lake import Batch, Lake, Output, Stage
@@ -36,15 +36,14 @@ def payments(branches: str, height: int) -> list[tuple[str, int]]:
 
 
 def expected_balances(branches: str, height: int, first: int = 1) -> dict[str, int]:
-    """The state after a height. A balance divisible by 7 disappears and starts again from 0."""
+    """The state after a height. An account that is paid in a block with (height + its number) divisible by 7 is deleted."""
     balances: dict[str, int] = {}
     for h in range(first, height + 1):
-        touched = set()
-        for account, amount in payments(branches, h):
+        paid = payments(branches, h)
+        for account, amount in paid:
             balances[account] = balances.get(account, 0) + amount
-            touched.add(account)
-        for account in touched:
-            if balances[account] % 7 == 0:
+        for account in {account for account, _ in paid}:
+            if (h + int(account[1:])) % 7 == 0:
                 del balances[account]
     return balances
 
@@ -85,23 +84,30 @@ def bronze(batch: Batch) -> Output:
 
 
 def silver(batch: Batch) -> Output:
-    payments_ = batch.keep(batch.read("bronze.test_payments"))
-    keys = payments_.select("_chain", "account").distinct()
-    before = batch.state("silver.test_balances", keys).select("_chain", "account", "balance")
-    rows = payments_.groupBy("_chain", "account").agg(F.collect_list(F.struct("_height", "tx_index", "amount")).alias("items"))
-    rows = rows.join(before, ["_chain", "account"], "left")
-    folded = rows.mapInPandas(_fold, "_chain string, account string, _height long, balance long, _deleted boolean")
-    totals = _totals(batch, payments_)
+    paid = batch.keep(batch.read("bronze.test_payments"))
+    before = batch.state("silver.test_balances", paid.select("_chain", "account")).select("_chain", "account", "balance")
     return Output(
-        {"silver.test_balances": folded, "silver.test_totals": totals},
+        {"silver.test_balances": _balances(paid, before), "silver.test_totals": _totals(batch, paid)},
         {chain: {"heights": str(high).encode()} for chain, (_, high) in batch.ranges.items()},
     )
 
 
-def _totals(batch: Batch, payments_):  # type: ignore[no-untyped-def]
+def _balances(paid: DataFrame, before: DataFrame) -> DataFrame:
+    """Running sums that start again after each deletion."""
+    own = Window.partitionBy("_chain", "account").orderBy("_height")
+    rows = paid.groupBy("_chain", "account", "_height").agg(F.sum("amount").alias("net"))
+    rows = rows.withColumn("_deleted", F.expr("(_height + cast(substring(account, 2) AS bigint)) % 7 = 0"))
+    earlier = F.sum(F.col("_deleted").cast("int")).over(own.rowsBetween(Window.unboundedPreceding, -1))
+    rows = rows.withColumn("life", F.coalesce(earlier, F.lit(0))).join(before, ["_chain", "account"], "left")
+    life = Window.partitionBy("_chain", "account", "life").orderBy("_height")
+    carried = F.when(F.col("life") == 0, F.coalesce("balance", F.lit(0))).otherwise(0)
+    return rows.select("_chain", "account", "_height", "_deleted", (carried + F.sum("net").over(life)).alias("balance"))
+
+
+def _totals(batch: Batch, paid: DataFrame) -> DataFrame:
     before = batch.snapshot.between("silver.test_totals", {c: (low - 1, low) for c, (low, _) in batch.ranges.items()})
     before = before.select("_chain", F.col("total").alias("carried"))
-    per_block = payments_.groupBy("_chain", "_height").agg(F.sum("amount").alias("amount")).join(before, "_chain", "left")
+    per_block = paid.groupBy("_chain", "_height").agg(F.sum("amount").alias("amount")).join(before, "_chain", "left")
     running = Window.partitionBy("_chain").orderBy("_height")
     return per_block.select(
         "_chain",
@@ -109,24 +115,6 @@ def _totals(batch: Batch, payments_):  # type: ignore[no-untyped-def]
         (F.coalesce("carried", F.lit(0)) + F.sum("amount").over(running)).alias("total"),
         F.create_map(F.lit("k"), F.col("_chain")).alias("notes"),
     ).coalesce(1)
-
-
-def _fold(frames):  # type: ignore[no-untyped-def]
-    import pandas as pd
-
-    for frame in frames:
-        out = []
-        for row in frame.itertuples(index=False):
-            chain, account, items, before = row
-            balance = 0 if pd.isna(before) else int(before)
-            items = sorted((i["_height"], i["tx_index"], i["amount"]) for i in items)
-            for position, (height, _, amount) in enumerate(items):
-                balance += amount
-                if position + 1 == len(items) or items[position + 1][0] != height:
-                    gone = balance % 7 == 0
-                    out.append((chain, account, height, balance, gone))
-                    balance = 0 if gone else balance
-        yield pd.DataFrame(out, columns=["_chain", "account", "_height", "balance", "_deleted"])
 
 
 def gold(batch: Batch) -> Output:

@@ -28,7 +28,8 @@ def story(lake: Lake) -> dict[str, object]:
     """30 blocks in batches of 12, back to 17 (in the middle of a batch), then on to 40 on another branch."""
     chain = "story"
     extend(lake, chain, 30, ONE)
-    run_all(lake, max_blocks=12)
+    run_all(lake, stages=STAGES[:2])
+    run_all(lake, max_blocks=12, stages=STAGES[2:])
     middle = datetime.now(timezone.utc)
     before = lake.ledger.read().of("silver.test", chain).seq()
     lake.pin()

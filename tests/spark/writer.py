@@ -1,4 +1,4 @@
-"""A real writer process for crash and race tests: `python -m tests.spark.writer HOME PREFIX ACTION …`. Killed by LAKE_FAILPOINT."""
+"""A real writer process for crash and race tests: `python -m tests.spark.writer HOME PREFIX ACTION …`."""
 
 import os
 import signal

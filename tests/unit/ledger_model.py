@@ -138,7 +138,7 @@ def _rollback(world: World, seq: int, height: int) -> Step:
 
 def _compact(world: World, seq: int, height: int) -> Step:
     row = commit(COMPACT, height, height, seq)
-    return Step(row, World(world.first, world.blocks, (*world.bases, row)))
+    return Step(row, World(world.first, world.blocks, (row,)))
 
 
 def _with_hash(row: Commit, world: World) -> Step:

@@ -74,17 +74,14 @@ def test_a_column_is_written_as_sql_with_its_comment_quoted() -> None:
     assert Column("a", "INT", True, "x").sql() == "`a` INT COMMENT 'x'"
 
 
-BRACKETS = pytest.mark.xfail(strict=True, reason="ddl._split_top takes < and > in a CHECK for the brackets of a type")
-
-
 @pytest.mark.parametrize(
     ("condition", "after"),
     [
         pytest.param("length(a) IN (1, 2)", "c INT COMMENT 'y'", id="plain"),
         pytest.param("if(b > 0, a < 'x', true)", "c INT COMMENT 'y'", id="balanced"),
-        pytest.param("length(a) > 0", "c INT COMMENT 'y'", id="greater", marks=BRACKETS),
-        pytest.param("b <= 10 AND b <> 4", "c INT COMMENT 'y'", id="less", marks=BRACKETS),
-        pytest.param("b >= 0", "CONSTRAINT second CHECK (b < 9)", id="two", marks=BRACKETS),
+        pytest.param("length(a) > 0", "c INT COMMENT 'y'", id="greater"),
+        pytest.param("b <= 10 AND b <> 4", "c INT COMMENT 'y'", id="less"),
+        pytest.param("b >= 0", "CONSTRAINT second CHECK (b < 9)", id="two"),
     ],
 )
 def test_a_check_may_compare_and_be_followed_by_more(condition: str, after: str) -> None:
@@ -116,6 +113,21 @@ def test_a_check_may_compare_and_be_followed_by_more(condition: str, after: str)
             things("a INT COMMENT 'x'", "CONSTRAINT c (a > 0)"),
             "constraint 'CONSTRAINT c (a > 0)' must read: CONSTRAINT name CHECK",
         ),
+        (things("a ARRAY<INT COMMENT 'x'", "b INT COMMENT 'y'"), "column \"a ARRAY<INT COMMENT 'x'"),
+        (things("a INT COMMENT 'x'", "b INT COMMENT 'y'", "a STRING COMMENT 'z'"), "column 'a' is declared twice in raw.things"),
+        (things("a INT COMMENT 'x'", "A INT COMMENT 'y'"), "column 'a' is declared twice"),
+        (
+            things(tail="\nPARTITIONED BY (a)"),
+            "'PARTITIONED BY (a)' after the columns of raw.things: only CLUSTER BY (…) and TBLPROPERTIES (…), once each",
+        ),
+        (things(tail="\nCLUSTER BY (a)\nPARTITIONED BY (a)"), "'PARTITIONED BY (a)' after the columns"),
+        (things(tail=" USING DELTA"), "'USING DELTA' after the columns"),
+        (things(tail=";\nDROP TABLE raw.a"), "';\\nDROP TABLE raw.a' after the columns"),
+        (things(tail="\nCLUSTER BY a"), "'CLUSTER BY a' after the columns"),
+        (things(tail="\nCLUSTER BY (a"), "'CLUSTER BY (a' after the columns"),
+        (things(tail="\nCLUSTER BY (a) CLUSTER BY (a)"), "'CLUSTER BY (a)' after the columns"),
+        (things(tail="\nTBLPROPERTIES (a = 'b')"), "property \"a = 'b'\" must read: 'name' = 'value'"),
+        (things(tail="\nTBLPROPERTIES ('a' = 'b' 'c' = 'd')"), "must read: 'name' = 'value'"),
         (things("_chain STRING COMMENT 'x'"), "column '_chain' is the kernel's; choose another name"),
         (things("chain STRING COMMENT 'x'"), "column 'chain' is the kernel's"),
         (things("height BIGINT COMMENT 'x'"), "column 'height' is the kernel's"),
@@ -129,6 +141,19 @@ def test_a_check_may_compare_and_be_followed_by_more(condition: str, after: str)
 def test_a_wrong_declaration_is_refused_with_its_reason(text: str, message: str) -> None:
     with pytest.raises(BadInput, match=re.escape(message)):
         parse(text, "here.sql")
+
+
+@pytest.mark.parametrize(
+    "tail",
+    [
+        "CLUSTER BY(a)TBLPROPERTIES('x'='y')",
+        "\ncluster  by\n(a)\ntblproperties ( 'x' = 'y' )",
+        " TBLPROPERTIES ('x'='y') CLUSTER BY (a)",
+    ],
+)
+def test_clauses_may_be_spaced_and_ordered_freely(tail: str) -> None:
+    table = parse(things(tail=tail), "here")
+    assert (table.cluster_by, table.properties) == (("a",), (("x", "y"),))
 
 
 def test_errors_name_the_file() -> None:

@@ -3,7 +3,6 @@
 from datetime import datetime
 from itertools import pairwise
 
-import pytest
 from hypothesis import example, given
 
 from chainlake.lake.gc import NOTHING, OLD_BASE, ROLLED_BACK, Fate, fates
@@ -89,7 +88,6 @@ def test_a_commit_that_is_still_seen_in_part_counts_from_the_last_rollback_that_
             assert fate.since == last_cut(steps, step)
 
 
-@pytest.mark.xfail(strict=True, reason="an old base that gc has deleted is the base again after a rollback below the newest")
 @given(first_heights(), operations())
 @example(0, [(ADVANCE, 4), (COMPACT, 4), (COMPACT, 1), (ROLLBACK, 2)])
 def test_a_base_that_was_garbage_once_is_never_read_again(first: int, wanted: list[Operation]) -> None:

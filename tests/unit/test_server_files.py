@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -145,6 +146,69 @@ def test_registering_twice_keeps_one_lock(home: Home, monkeypatch: pytest.Monkey
     for handle in server._clients.values():
         handle.close()
     assert not _alive(path)
+
+
+def test_a_file_that_the_server_removed_meanwhile_is_made_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, flock = home.server / "clients" / str(os.getpid()), fcntl.flock
+    taken: list[IO[str]] = []
+
+    def late(handle: IO[str], operation: int) -> None:
+        taken.append(handle)
+        if len(taken) == 1:
+            path.unlink()  # as the server does, between open and lock
+        flock(handle, operation)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(server, "_clients", {})
+        patch.setattr(fcntl, "flock", late)
+        register_client(home)
+    assert len(taken) == 2 and taken[0].closed
+    assert _alive(path), "the server sees the client"
+    taken[1].close()
+
+
+def test_a_dead_clients_file_is_removed_under_its_lock(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a client could lock it, and find it in place, just before it goes."""
+    path = home.server / "client"
+    path.touch()
+    unlink, locked = Path.unlink, []
+
+    def look(self: Path, missing_ok: bool = False) -> None:
+        with self.open("w") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                locked.append(False)
+            except BlockingIOError:
+                locked.append(True)
+        unlink(self, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", look)
+    assert not _alive(path) and locked == [True] and not path.exists()
+
+
+@pytest.mark.parametrize("text", ["soon", "", "nan", "-1"])
+def test_an_idle_time_that_is_no_number_is_one_line(
+    home: Home, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "serve", lambda *_: pytest.fail("the server started"))
+    monkeypatch.setattr(sys, "argv", ["server", "--home", str(home.path)])
+    monkeypatch.setenv("LAKE_SERVER_IDLE", text)
+    with pytest.raises(SystemExit) as ended:
+        server.main()
+    assert ended.value.code == 2
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.endswith(f"{text!r} is not a number of seconds, 0 or more: correct LAKE_SERVER_IDLE")
+
+
+def test_an_idle_time_is_taken_from_the_environment(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    idle: list[float] = []
+    monkeypatch.setattr(server, "serve", lambda _, seconds: idle.append(seconds))
+    monkeypatch.setattr(sys, "argv", ["server", "--home", str(home.path)])
+    monkeypatch.delenv("LAKE_SERVER_IDLE", raising=False)
+    server.main()
+    monkeypatch.setenv("LAKE_SERVER_IDLE", "1.5")
+    server.main()
+    assert idle == [600.0, 1.5]
 
 
 def test_the_server_ends_when_nobody_has_used_it_for_the_idle_time(home: Home, children: list[Child]) -> None:

@@ -4,13 +4,17 @@ import json
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import Row
 
-from chainlake.lake.sql import strip_comments, to_plain, tokens
+from chainlake.errors import BadInput
+from chainlake.lake.sql import check_readonly, to_plain
+from chainlake.lake.sql_text import split_statements, strip_comments, tokens
 
 
 @given(st.text(alphabet="ab -/*'\"\\\n`;", max_size=40))
@@ -84,6 +88,13 @@ class Like:
         (Row(a=b"\x01", b=[Row(c=Decimal("1.5"))]), {"a": "0x01", "b": [{"c": 1.5}]}),
         (Like(), {"a": "0x01"}),
         ([Like()], [{"a": "0x01"}]),
+        (timedelta(days=1, milliseconds=500), 86400.5),
+        (float("nan"), None),
+        ([float("inf"), -float("inf")], [None, None]),
+        (Decimal("Infinity"), None),
+        (np.int64(7), 7),
+        (np.float64(1.5), 1.5),
+        (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
     ],
 )
 def test_values_become_what_json_has(value: Any, plain: Any) -> None:
@@ -98,8 +109,49 @@ def test_values_become_what_json_has(value: Any, plain: Any) -> None:
         pytest.param(timedelta(days=1), id="interval"),
         pytest.param(float("nan"), id="nan"),
         pytest.param([float("inf")], id="infinity"),
+        pytest.param(Decimal("NaN"), id="decimal"),
+        pytest.param({"a": object()}, id="unknown"),
     ],
 )
-@pytest.mark.xfail(strict=True, reason="to_plain lets through what JSON has not: intervals (a TypeError), NaN and infinity")
 def test_every_value_that_a_query_can_give_is_json(value: Any) -> None:
     json.dumps(to_plain(value), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("SELECT 1", "query"),
+        ("  -- why\n/* DROP */ with a AS (SELECT 1) SELECT * FROM a;", "query"),
+        ("(SELECT 1)", "query"),
+        ("VALUES (1)", "query"),
+        ("DESCRIBE raw.blocks", "look"),
+        ("explain SELECT 1", "look"),
+    ],
+)
+def test_reading_is_told_by_the_first_word(text: str, kind: str) -> None:
+    assert check_readonly(text) == kind
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("DROP TABLE a", "DROP"), ("-- SELECT\ninsert INTO a", "INSERT"), ("", "an empty text"), ("; -- x", "an empty text")],
+)
+def test_anything_but_reading_is_refused(text: str, named: str) -> None:
+    with pytest.raises(BadInput, match=f"lake sql only reads: {named} is refused; start with SELECT"):
+        check_readonly(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "statements"),
+    [
+        ("a; b ;", ["a", "b"]),
+        (" ;; -- x; y\n /* z; */", []),
+        ("a 'x; y' \"z;\"; b", ["a 'x; y' \"z;\"", "b"]),
+        (r"a 'it\'s; x'; b", [r"a 'it\'s; x'", "b"]),
+        ("a -- it's; one\nb", ["a  \nb"]),
+        ("a/* ; */b", ["a b"]),
+        ("a '-- x'; b", ["a '-- x'", "b"]),
+    ],
+)
+def test_statements_end_at_a_semicolon_outside_quotes_and_comments(text: str, statements: list[str]) -> None:
+    assert split_statements(text) == statements

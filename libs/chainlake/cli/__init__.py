@@ -1,5 +1,8 @@
 """`lake …`: the command line. Errors are one line; exit code 2 means bad input, 1 a failed check."""
 
-from chainlake.cli.main import main
 
-__all__ = ["main"]
+def main() -> int:
+    """Run the command of this process. Imported only when called, so that `python -m chainlake.cli.main` loads it once."""
+    from chainlake.cli.main import main as run
+
+    return run()

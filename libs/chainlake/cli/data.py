@@ -103,6 +103,14 @@ def parse_options(pairs: list[str]) -> dict[str, str]:
     return options
 
 
+def known_stage(name: str) -> str:
+    """The name of a stage, checked without a lake."""
+    from chainlake.lake.stage import Stages
+    from chainlake.stages import all_stages
+
+    return Stages(all_stages()).get(name).name
+
+
 def _add_when(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--height", metavar="N", help="as of this block")
     parser.add_argument("--at", metavar="TIME", help="as the lake stood at this time, e.g. 2026-01-31T12:00:00Z")
@@ -120,8 +128,13 @@ def _demo(given: argparse.Namespace) -> int:
 
 def _ingest(given: argparse.Namespace) -> int:
     from chainlake.lake import open_lake
+    from chainlake.lake.chains import check_name
+    from chainlake.sources.formats import check_options, format_of
 
     options = parse_options(given.option)
+    check_name(given.chain)
+    check_options(given.kind, options)
+    format_of(given.kind).expand(given.source)
     lake = open_lake(given.home)
     done = lake.ingest(given.chain, given.kind, given.source, options)
     emit(run_table(done))
@@ -142,9 +155,10 @@ def run_table(done: Any) -> str:
 
 def _sql(given: argparse.Namespace) -> int:
     from chainlake.lake import open_lake
-    from chainlake.lake.sql import query
+    from chainlake.lake.sql import check_readonly, query
 
     height, at = parse_height(given.height), parse_time(given.at)
+    check_readonly(given.query)
     frame = query(open_lake(given.home), given.query, height, at)
     rows = frame.collect()
     if given.json:
@@ -179,7 +193,8 @@ def _audit(given: argparse.Namespace) -> int:
     from chainlake.lake.audit import audit
 
     height, at = parse_height(given.height), parse_time(given.at)
-    found = audit(open_lake(given.home), given.stage, given.chain, height, at)
+    stage = known_stage(given.stage)
+    found = audit(open_lake(given.home), stage, given.chain, height, at)
     rows = [dict(zip(found.columns, line, strict=True)) for line in found.astype(object).where(found.notna(), None).values]
     if given.json:
         emit_json(rows)

@@ -4,7 +4,7 @@ import argparse
 from datetime import timedelta
 from typing import Any
 
-from chainlake.cli.data import parse_number
+from chainlake.cli.data import known_stage, parse_number
 from chainlake.cli.show import emit, emit_json, table
 from chainlake.errors import BadInput, CheckFailed
 
@@ -70,7 +70,8 @@ def _rollback(given: argparse.Namespace) -> int:
     height = parse_number(given.height, "height")
     if not given.why.strip():
         raise BadInput("a rollback needs a reason: --why TEXT")
-    done = _open(given).rollback(given.stage, given.chain, height, why=given.why, force=given.force)
+    stage = known_stage(given.stage)
+    done = _open(given).rollback(stage, given.chain, height, why=given.why, force=given.force)
     if not done:
         emit(f"{given.stage} {given.chain} is at {height} already: nothing to do")
     else:
@@ -79,9 +80,10 @@ def _rollback(given: argparse.Namespace) -> int:
 
 
 def _resume(given: argparse.Namespace) -> int:
-    lake = _open(given)
-    lake.stages.get(given.stage)
-    lake.health.resume(given.stage, given.chain, given.why)
+    stage = known_stage(given.stage)
+    if not given.why.strip():
+        raise BadInput("a resume needs a reason: --why TEXT")
+    _open(given).health.resume(stage, given.chain, given.why)
     emit(f"{given.stage} {given.chain} may go on")
     return 0
 
@@ -89,8 +91,8 @@ def _resume(given: argparse.Namespace) -> int:
 def _verify(given: argparse.Namespace) -> int:
     from chainlake.lake.verify import verify
 
-    lake = _open(given)
-    found = verify(lake, given.stage)
+    stage = known_stage(given.stage) if given.stage is not None else None
+    found = verify(_open(given), stage)
     if given.json:
         emit_json([{"stage": f.stage, "what": f.what} for f in found])
     else:
@@ -106,7 +108,8 @@ def _verify(given: argparse.Namespace) -> int:
 def _compact(given: argparse.Namespace) -> int:
     from chainlake.lake.compaction import compact
 
-    done = compact(_open(given), given.stage, given.chain)
+    stage = known_stage(given.stage) if given.stage is not None else None
+    done = compact(_open(given), stage, given.chain)
     emit(
         table(["stage", "chain", "height", "rows", "note"], [(c.stage, c.chain, c.height, c.rows, c.note) for c in done])
         if done
@@ -122,6 +125,8 @@ def _gc(given: argparse.Namespace) -> int:
         retention = timedelta(days=float(given.retention_days))
     except (ValueError, OverflowError):
         raise BadInput(f"--retention-days {given.retention_days!r}: a number of days is expected") from None
+    if retention < timedelta(0):
+        raise BadInput(f"--retention-days {given.retention_days}: retention must not be negative: give days to keep, 0 for none")
     lake = _open(given)
     found = collect(lake, retention, dry_run=given.dry_run)
     if given.vacuum and not given.dry_run:
@@ -142,7 +147,8 @@ def _restore(given: argparse.Namespace) -> int:
 
     if not (given.seq.isascii() and given.seq.isdigit() and len(given.seq) <= 18):
         raise BadInput(f"--seq {given.seq!r}: the number of a commit is expected, see lake audit")
-    done = restore(_open(given), given.stage, given.chain, int(given.seq))
+    stage = known_stage(given.stage)
+    done = restore(_open(given), stage, given.chain, int(given.seq))
     emit(table(["table", "version", "rows brought forward"], [(t, v, done.carried.get(t, 0)) for t, v in done.tables.items()]))
     for line in done.lost:
         emit(f"lost: {line}")

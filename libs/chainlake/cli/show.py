@@ -27,7 +27,7 @@ def emit(text: str) -> None:
 
 
 def emit_json(value: Any) -> None:
-    emit(json.dumps(to_plain(value), ensure_ascii=False))
+    emit(json.dumps(to_plain(value), ensure_ascii=False, allow_nan=False))
 
 
 def seconds(value: float) -> str:
@@ -41,6 +41,8 @@ def _text(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, int):
         return f"{value:,}"
+    if isinstance(value, float):
+        return str(value)
     plain = to_plain(value)
     return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 

@@ -34,7 +34,10 @@ def write_demo(directory: Path, domain: str | None = None, size: str = "small") 
         raise BadInput(f"{domain!r} is not a domain: choose one of {', '.join(SIZES[size])}")
     wanted = SIZES[size] if domain is None else {domain: SIZES[size][domain]}
     writers = {"logs": _logs, "shards": _shards, "cage": _cage, "replica": _replica, "sync": _sync}
-    return [chain for name, count in wanted.items() for chain in writers[name](directory.absolute(), count)]
+    try:
+        return [chain for name, count in wanted.items() for chain in writers[name](directory.absolute(), count)]
+    except OSError as error:
+        raise BadInput(f"demo chains cannot be written to {directory}: {error.strerror or error}: use another --to") from None
 
 
 def _logs(directory: Path, count: int) -> list[DemoChain]:

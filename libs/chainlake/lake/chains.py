@@ -19,6 +19,12 @@ class Chain:
     options: Mapping[str, str]
 
 
+def check_name(name: str) -> None:
+    """Refuse what cannot be the name of a chain."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", name):
+        raise BadInput(f"chain name {name!r}: use up to 63 letters, digits, '.', '_' and '-', a letter or digit first")
+
+
 class Chains:
     """The latest row of a chain holds."""
 
@@ -41,8 +47,7 @@ class Chains:
 
     def add(self, chain: Chain) -> None:
         """Remember a chain, or what changed of it. Its kind never changes."""
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", chain.name):
-            raise BadInput(f"chain name {chain.name!r}: use up to 63 letters, digits, '.', '_' and '-'")
+        check_name(chain.name)
         known = self.all().get(chain.name)
         if known and known.kind != chain.kind:
             raise BadInput(f"chain {chain.name!r} is of kind {known.kind}, not {chain.kind}: choose another name")

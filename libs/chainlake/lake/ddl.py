@@ -78,6 +78,7 @@ def parse(text: str, source: str) -> Table:
         raise BadInput(f"{source}: kind is {kind!r}; write '-- kind: ' and one of {', '.join(KINDS)}")
     items = _split_top(body)
     columns = tuple(_column(item, source) for item in items if not item.upper().startswith("CONSTRAINT"))
+    cluster_by, properties = _clauses(tail, name, source)
     table = Table(
         name=name,
         description=description,
@@ -86,8 +87,8 @@ def parse(text: str, source: str) -> Table:
         stages=_names(header.get("stages", "")),
         columns=columns,
         checks=tuple(_check(item, source) for item in items if item.upper().startswith("CONSTRAINT")),
-        cluster_by=_names(_clause(tail, r"CLUSTER BY \(([^)]*)\)")),
-        properties=tuple(re.findall(r"'([^']+)'\s*=\s*'([^']*)'", _clause(tail, r"TBLPROPERTIES \((.*)\)"))),
+        cluster_by=cluster_by,
+        properties=properties,
     )
     _check_table(table, source)
     return table
@@ -130,23 +131,26 @@ def _closing(text: str, opening: int) -> int:
 
 
 def _split_top(body: str) -> list[str]:
-    """Split at commas that are in no bracket and no quotes."""
-    items, depth, quoted, start = [], 0, False, 0
+    """Split at commas that are in no bracket and no quotes. Within parentheses, < and > compare: only outside do they
+    enclose a type."""
+    items, parens, angles, quoted, start = [], 0, 0, False, 0
     for i, char in enumerate(body):
         if char == "'":
             quoted = not quoted
-        elif not quoted and char in "(<":
-            depth += 1
-        elif not quoted and char in ")>" and body[i - 1] not in "=-":
-            depth -= 1
-        elif not quoted and depth == 0 and char == ",":
+        elif quoted:
+            continue
+        elif char in "()":
+            parens += 1 if char == "(" else -1
+        elif parens == 0 and char in "<>":
+            angles += 1 if char == "<" else -1
+        elif parens == 0 and angles == 0 and char == ",":
             items.append(body[start:i])
             start = i + 1
     return [item.strip() for item in [*items, body[start:]] if item.strip()]
 
 
 def _column(item: str, source: str) -> Column:
-    match = re.match(r"(\w+)\s+(.+?)(\s+NOT NULL)?(?:\s+COMMENT\s+'([^']*)')?$", item, re.DOTALL)
+    match = re.match(r"(\w+)\s+([^']+?)(\s+NOT NULL)?(?:\s+COMMENT\s+'([^']*)')?$", item, re.DOTALL)
     if not match or not match.group(4):
         raise BadInput(f"{source}: column {item[:40]!r} must read: name TYPE [NOT NULL] COMMENT 'text'")
     return Column(match.group(1), " ".join(match.group(2).split()), not match.group(3), match.group(4))
@@ -163,12 +167,35 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
-def _clause(tail: str, pattern: str) -> str:
-    match = re.search(pattern, tail, re.DOTALL | re.IGNORECASE)
-    return match.group(1) if match else ""
+def _clauses(tail: str, name: str, source: str) -> tuple[tuple[str, ...], tuple[tuple[str, str], ...]]:
+    """What follows the column list: CLUSTER BY and TBLPROPERTIES, each at most once, and nothing that would be ignored."""
+    found: dict[str, str] = {}
+    rest = tail.strip()
+    while rest:
+        match = re.match(r"(CLUSTER\s+BY|TBLPROPERTIES)\s*\(", rest, re.IGNORECASE)
+        end = _closing(rest, match.end() - 1) if match else -1
+        clause = " ".join(match.group(1).upper().split()) if match else ""
+        if not match or end < 0 or clause in found:
+            known = "CLUSTER BY (…) and TBLPROPERTIES (…)"
+            raise BadInput(f"{source}: {rest[:40]!r} after the columns of {name}: only {known}, once each, may follow")
+        found[clause] = rest[match.end() : end]
+        rest = rest[end + 1 :].strip()
+    properties = tuple(_property(item, source) for item in _split_top(found.get("TBLPROPERTIES", "")))
+    return _names(found.get("CLUSTER BY", "")), properties
+
+
+def _property(item: str, source: str) -> tuple[str, str]:
+    match = re.fullmatch(r"'([^']+)'\s*=\s*'([^']*)'", item)
+    if not match:
+        raise BadInput(f"{source}: property {item[:40]!r} must read: 'name' = 'value'")
+    return match.group(1), match.group(2)
 
 
 def _check_table(table: Table, source: str) -> None:
+    names = [column.name.lower() for column in table.columns]
+    for name in names:
+        if names.count(name) > 1:
+            raise BadInput(f"{source}: column {name!r} is declared twice in {table.name}: remove one")
     known = {column.name for column in table.stored} | {"chain", "height"}
     for name in (*table.key, *table.cluster_by):
         if name not in known:

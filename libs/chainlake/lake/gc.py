@@ -88,7 +88,7 @@ def fates(history: History) -> dict[int, Fate]:
     found: dict[int, Fate] = {}
     floor: int | None = None
     since: datetime | None = None
-    newest_base: Commit | None = None
+    newer: Commit | None = None
     for commit in reversed(history.commits):
         if commit.kind == ROLLBACK:
             if floor is None or commit.height <= floor:
@@ -97,13 +97,13 @@ def fates(history: History) -> dict[int, Fate]:
             limit = commit.height if floor is None else min(floor, commit.height)
             found[commit.commit_id] = Fate(limit if limit > commit.base_height else NOTHING, ROLLED_BACK, since)
         elif commit.kind == COMPACT:
-            if floor is not None and floor < commit.height:
+            if newer is not None:
+                found[commit.commit_id] = Fate(NOTHING, OLD_BASE, newer.committed_at)
+            elif floor is not None and floor < commit.height:
                 found[commit.commit_id] = Fate(NOTHING, ROLLED_BACK, since)
-            elif newest_base is not None:
-                found[commit.commit_id] = Fate(NOTHING, OLD_BASE, newest_base.committed_at)
             else:
-                newest_base = commit
                 found[commit.commit_id] = Fate(commit.height, OLD_BASE, commit.committed_at)
+            newer = commit
     return found
 
 

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from chainlake.errors import BadInput
 from chainlake.lake.clock import now
+from chainlake.lake.sql_text import split_statements
 
 if TYPE_CHECKING:
     from chainlake.lake.catalog import Catalog
@@ -34,21 +36,21 @@ class Migration:
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def statements(self) -> list[str]:
-        lines = [line for line in self.text.splitlines() if not line.strip().startswith("--")]
-        return [part.strip() for part in "\n".join(lines).split(";") if part.strip()]
+        return split_statements(self.text)
 
 
 def find(directories: Iterable[Path]) -> list[Migration]:
-    """All migrations, by number."""
+    """All migrations by number, whichever directory they are in."""
     found = []
-    for path in sorted(p for directory in directories for p in (directory / "migrations").glob("*.sql")):
+    for path in (p for directory in directories for p in (directory / "migrations").glob("*.sql")):
         match = re.match(r"(\d{4})_\w+\.sql$", path.name)
         if not match:
             raise BadInput(f"{path}: a migration is named 0001_what_changes.sql")
         found.append(Migration(int(match.group(1)), path.name, path.read_text(encoding="utf-8")))
-    numbers = [migration.number for migration in found]
-    if numbers != sorted(set(numbers)):
-        raise BadInput(f"migration numbers must be unique and in order: {numbers}")
+    found.sort(key=lambda migration: (migration.number, migration.name))
+    for first, second in pairwise(found):
+        if first.number == second.number:
+            raise BadInput(f"{first.name} and {second.name} have the same number: give the newer migration the next one")
     return found
 
 

@@ -350,8 +350,10 @@ class LaneRun:
         total = 0
         for chain, summary in self.summaries.items():
             heads = [head.height for name in self.stage.inputs if (head := self.view.of(name, chain).head())]
+            firsts = [low for name in self.stage.inputs if (low := self.view.of(name, chain).first_height()) is not None]
             own = self.head(chain)
-            total += summary.blocks + max(0, min(heads, default=0) - (own.height if own else 0))
+            low = own.height if own else max(firsts, default=0)
+            total += summary.blocks + max(0, min(heads, default=low) - low)
         return total if self.stage.inputs else None
 
     def hash_at(self, chain: str, height: int) -> bytes | None:

@@ -52,7 +52,7 @@ def spark_settings(home: Home) -> dict[str, str]:
         "spark.driver.memory": os.environ.get("LAKE_DRIVER_MEMORY", "4g"),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={home.server} -XX:+UseG1GC",
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={home.server} {os.environ.get('LAKE_JAVA_OPTIONS', '')}".strip(),
         "spark.local.dir": str(home.server / "spark"),
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
@@ -64,7 +64,14 @@ def spark_settings(home: Home) -> dict[str, str]:
         "spark.databricks.delta.autoCompact.minNumFiles": "20",
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
+        **_given_settings(),
     }
+
+
+def _given_settings() -> dict[str, str]:
+    """More settings from $LAKE_SPARK_CONF: `key=value` pairs separated by spaces."""
+    pairs = [pair.partition("=") for pair in os.environ.get("LAKE_SPARK_CONF", "").split()]
+    return {key: value for key, equals, value in pairs if equals}
 
 
 def running(home: Home) -> Server | None:
@@ -109,10 +116,13 @@ def register_client(home: Home) -> None:
     clients = home.server / "clients"
     clients.mkdir(parents=True, exist_ok=True)
     path = clients / str(os.getpid())
-    if path not in _clients:
+    while path not in _clients:
         handle = path.open("w")
         fcntl.flock(handle, fcntl.LOCK_EX)
-        _clients[path] = handle
+        if _is_at(handle, path):
+            _clients[path] = handle
+        else:  # the server took it for one that a dead client left, and removed it
+            handle.close()
 
 
 def _start(home: Home) -> Server:
@@ -174,10 +184,25 @@ def _watch(home: Home, idle_seconds: float, stopping: threading.Event) -> None:
 
 
 def _alive(client: Path) -> bool:
-    if _is_locked(client):
+    """Whether somebody holds the file. One that nobody holds is removed under its lock, so that `register_client`, once it
+    has the lock, can tell whether its file is still there."""
+    try:
+        with client.open() as handle:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            client.unlink(missing_ok=True)
+    except BlockingIOError:
         return True
-    client.unlink(missing_ok=True)
+    except FileNotFoundError:
+        pass
     return False
+
+
+def _is_at(handle: IO[str], path: Path) -> bool:
+    """Whether the open file is the one that has this path now."""
+    try:
+        return os.path.samestat(os.fstat(handle.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def _free_port() -> int:
@@ -204,10 +229,20 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
+def _idle_seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more: correct LAKE_SERVER_IDLE")
+    return seconds
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="The local Spark Connect server of one lake home.")
     parser.add_argument("--home", required=True)
-    parser.add_argument("--idle", type=float, default=float(os.environ.get("LAKE_SERVER_IDLE", IDLE_SECONDS)))
+    parser.add_argument("--idle", type=_idle_seconds, default=os.environ.get("LAKE_SERVER_IDLE", str(IDLE_SECONDS)))
     arguments = parser.parse_args()
     serve(find_home(arguments.home), arguments.idle)
 

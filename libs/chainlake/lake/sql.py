@@ -1,9 +1,10 @@
 """`lake sql`: one read-only query over the views, at the head or as of a block or a time."""
 
 import re
-from collections.abc import Iterable
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from decimal import Decimal
+from math import isfinite
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -12,6 +13,7 @@ from pyspark.sql import DataFrame
 from chainlake.encoding import to_hex
 from chainlake.errors import BadInput
 from chainlake.lake.restore import first_line
+from chainlake.lake.sql_text import strip_comments, tokens
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
@@ -20,34 +22,29 @@ QUERIES = ("select", "with", "values", "from", "table", "(")
 LOOKING = ("show", "describe", "desc", "explain")
 
 
-def query(lake: "Lake", text: str, height: int | None = None, at: datetime | None = None) -> DataFrame:
-    """The result of a query. Anything that could write is refused before it runs."""
-    statement = text.strip().rstrip(";").strip()
-    word = re.match(r"\(|\w+", strip_comments(statement).strip())
+def check_readonly(text: str) -> str:
+    """Whether a statement is a "query" or only a "look" at names and plans, by its first word; any other is refused.
+
+    This needs no Spark. That what begins as a query also stays one, `query` makes sure."""
+    word = re.match(r"\(|\w+", strip_comments(text).strip())
     first = word.group(0).lower() if word else ""
     if first not in QUERIES + LOOKING:
         raise BadInput(f"lake sql only reads: {first.upper() or 'an empty text'} is refused; start with SELECT")
+    return "query" if first in QUERIES else "look"
+
+
+def query(lake: "Lake", text: str, height: int | None = None, at: datetime | None = None) -> DataFrame:
+    """The result of a query. Anything that could write is refused before it runs."""
+    statement = text.strip().rstrip(";").strip()
+    kind = check_readonly(statement)
     if height is not None or at is not None:
         statement = _as_of(lake, statement, height, at)
     try:
-        if first in QUERIES:
+        if kind == "query":
             lake.spark.sql(f"SELECT * FROM (\n{statement}\n) LIMIT 0").schema  # noqa: B018  a writing statement cannot be nested
         return lake.spark.sql(statement)
     except PySparkException as error:
         raise BadInput(f"the query does not work: {first_line(error)}") from None
-
-
-def strip_comments(text: str) -> str:
-    """SQL without comments, strings untouched."""
-    return "".join(part for kind, part in tokens(text) if kind != "comment")
-
-
-def tokens(text: str) -> Iterable[tuple[str, str]]:
-    """The text in pieces: comments, quoted parts and the rest."""
-    pattern = r"(--[^\n]*|/\*.*?\*/)|('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")|([^-/'\"]+|.)"
-    for match in re.finditer(pattern, text, re.DOTALL):
-        kind = "comment" if match.group(1) else "quoted" if match.group(2) else "code"
-        yield kind, match.group(0)
 
 
 def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None) -> str:
@@ -70,12 +67,23 @@ def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None
 
 
 def to_plain(value: Any) -> Any:
-    """A value as JSON has it: binary as 0x hex, times as ISO text."""
+    """A value as JSON has it: binary as 0x hex, times as ISO text, intervals in seconds, what is no number as null, and
+    what JSON has nothing for as text."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if isfinite(value) else None
     if isinstance(value, (bytes, bytearray)):
         return to_hex(bytes(value))
     if isinstance(value, (datetime, date)):
         return value.isoformat()
+    if isinstance(value, timedelta):
+        return value.total_seconds()
     if isinstance(value, Decimal):
+        if not value.is_finite():
+            return None
         return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, dict):
         return {str(to_plain(key)): to_plain(one) for key, one in value.items()}
@@ -83,4 +91,4 @@ def to_plain(value: Any) -> Any:
         return to_plain(value.asDict())
     if isinstance(value, (list, tuple)):
         return [to_plain(one) for one in value]
-    return value
+    return str(value)

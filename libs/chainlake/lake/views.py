@@ -17,10 +17,11 @@ AS SELECT stage, lane, chain, seq, commit_id, kind, base_height, height, least(h
 FROM (
   SELECT stage, lane, chain, seq, commit_id, kind, base_height, height,
     min(CASE WHEN kind = 'rollback' THEN height END) OVER (
-      PARTITION BY stage, chain ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS floor
+      PARTITION BY stage, chain ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS floor,
+    max(CASE WHEN kind = 'compact' THEN seq END) OVER (PARTITION BY stage, chain) AS newest_base
   FROM {namespace.control("ledger")})
 WHERE (kind = 'advance' AND least(height, coalesce(floor, height)) > base_height)
-   OR (kind = 'compact' AND coalesce(floor, height) >= height)"""
+   OR (kind = 'compact' AND seq = newest_base AND coalesce(floor, height) >= height)"""
 
 
 def reader_view(namespace: Namespace, table: Table, compacted: Mapping[str, int] | None = None) -> str:
@@ -58,9 +59,7 @@ SELECT {_shown("t", table)} FROM (
 WHERE t._newest = 1 AND NOT t._deleted"""
     same = " AND ".join(f"x.`{name}` = t.`{name}`" for name in ("_chain", *table.state_key))
     return f"""WITH v AS (SELECT * FROM {_visible(namespace, table)}),
-b AS (
-  SELECT chain, max_by(commit_id, seq) AS base_commit, max_by(height, seq) AS base_height
-  FROM v WHERE kind = 'compact' GROUP BY chain),
+b AS (SELECT chain, commit_id AS base_commit, height AS base_height FROM v WHERE kind = 'compact'),
 t AS (SELECT * FROM ({tail}
   LEFT JOIN b ON b.chain = t._chain
   WHERE v.kind = 'advance' AND t._height > coalesce(b.base_height, -1){_pruned(compacted)}) WHERE _newest = 1)

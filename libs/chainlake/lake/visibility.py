@@ -1,8 +1,8 @@
 """Which rows exist: pure rules over ledger rows. `views.py` says the same in SQL, and a test compares the two.
 
 A data row is visible iff its commit is in the ledger and its height is at most the commit's limit:
-`limit(c) = min(c.height, every rollback height with a later seq)`. A compact row is usable iff no later rollback went below
-the height that its base holds.
+`limit(c) = min(c.height, every rollback height with a later seq)`. The newest compact row is usable iff no later rollback went
+below the height that its base holds.
 """
 
 from collections import defaultdict
@@ -75,13 +75,16 @@ class History:
         return found[::-1]
 
     def base(self, up_to: int | None = None) -> Commit | None:
-        """The newest usable compact row. None as well when it holds more than `up_to` asks for."""
-        floor: int | None = None
+        """The newest compact row, if no later rollback went below it and it holds no more than `up_to` asks for.
+
+        Older ones do not count, even when the newest is unusable: garbage collection may have taken their rows.
+        """
+        floor = up_to
         for commit in reversed(self.commits):
             if commit.kind == ROLLBACK:
                 floor = commit.height if floor is None else min(floor, commit.height)
-            elif commit.kind == COMPACT and (floor is None or floor >= commit.height):
-                return commit if up_to is None or up_to >= commit.height else None
+            elif commit.kind == COMPACT:
+                return commit if floor is None or floor >= commit.height else None
         return None
 
     def head(self) -> Head | None:

@@ -53,12 +53,21 @@ Action = Advance | GoBack | Broken
 
 
 def link(
-    headers: Sequence[Header], head: tuple[int, bytes] | None, held: Callable[[int], bytes | None], window: int
+    headers: Sequence[Header],
+    head: tuple[int, bytes] | None,
+    held: Callable[[int], bytes | None],
+    window: int,
+    final: int = -1,
 ) -> list[Action]:
-    """What to do with a batch of blocks, in the order in which they came. `held` gives our hash at a height up to the head."""
+    """What to do with a batch of blocks, in the order in which they came. `held` gives our hash at a height up to the head.
+
+    Blocks up to `final` are never replaced, so that forks upon forks cannot go deeper than the window. The highest head that
+    this batch reaches moves it up.
+    """
     actions: list[Action] = []
     taken: dict[int, bytes] = {}
     follows = False
+    top = head[0] if head else -1
 
     def ours(height: int) -> bytes | None:
         return taken[height] if height in taken else held(height)
@@ -71,7 +80,8 @@ def link(
             if ours(header.height) == header.hash:
                 follows = False
                 continue
-            refusal = _refuse_fork(header, head, ours(header.height - 1), window)
+            final = max(final, top - window)
+            refusal = _refuse_fork(header, head, ours(header.height - 1), window, final)
             if refusal:
                 return [*actions, Broken(refusal)]
             actions.append(GoBack(header.height - 1, _fork_text(header, head)))
@@ -83,6 +93,7 @@ def link(
         else:
             actions.append(Advance(header.place, header.place, header.height - 1, header.height, header.hash))
         head = (header.height, header.hash)
+        top = max(top, header.height)
         taken[header.height] = header.hash
         follows = True
     return actions
@@ -105,7 +116,7 @@ def _gap(header: Header, head: tuple[int, bytes] | None) -> str | None:
     return None
 
 
-def _refuse_fork(header: Header, head: tuple[int, bytes], parent: bytes | None, window: int) -> str | None:
+def _refuse_fork(header: Header, head: tuple[int, bytes], parent: bytes | None, window: int, final: int) -> str | None:
     if parent is None or parent != header.parent_hash:
         return (
             f"block {header.height} ({short(header.hash)}) replaces ours, but its parent {short(header.parent_hash)} is not"
@@ -114,7 +125,8 @@ def _refuse_fork(header: Header, head: tuple[int, bytes], parent: bytes | None, 
     depth = head[0] - header.height + 1
     if window == 0:
         return f"finalized block {header.height} was replaced by {short(header.hash)}: this must not happen; ask the source"
-    if depth > window:
+    if depth > window or header.height <= final:
+        depth = max(depth, final + window - header.height + 1)
         return f"block {header.height} ({short(header.hash)}) forks {depth} blocks back, more than the window of {window}"
     return None
 

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 from chainlake.errors import BrokenPromise
 from chainlake.lake.runner import LaneRun, Timings
 from chainlake.lake.stage import Output, Stage
+from chainlake.lake.visibility import ROLLBACK
 from chainlake.raw.rules import Advance, Broken, GoBack, Header, link
 from chainlake.sources.base import Cursor
 from chainlake.sources.datasource import read_blocks, register
@@ -63,9 +64,7 @@ class RawRun(LaneRun):
         return not self.exhausted
 
     def _take(self, frame: DataFrame, headers: list[Header], timings: Timings) -> None:
-        head = self.head(self.chain)
-        place = (head.height, head.block_hash or b"") if head else None
-        for action in link(headers, place, self._held(headers), self.window):
+        for action in link(headers, self._place(), self._held(headers), self.window, self._lowest_fork()):
             if isinstance(action, GoBack):
                 self.roll_back({self.chain: (action.height, action.why)})
             elif isinstance(action, Broken):
@@ -76,6 +75,21 @@ class RawRun(LaneRun):
         if headers:
             last = headers[-1]
             self.cursor = Cursor(last.source, last.position, last.height, last.hash)
+
+    def _place(self) -> tuple[int, bytes] | None:
+        """The block to follow. A chain that was rolled back to before its first block starts anew."""
+        head = self.head(self.chain)
+        if head is None or head.height == self.view.of(self.stage.name, self.chain).first_height():
+            return None
+        return head.height, head.block_hash or b""
+
+    def _lowest_fork(self) -> int:
+        """Blocks up to here are final: the window counts from the highest head since the last operator's rollback."""
+        top = -1
+        for commit in self.view.of(self.stage.name, self.chain).commits:
+            by_operator = commit.kind == ROLLBACK and commit.run_id is None and commit.height < commit.base_height
+            top = commit.height if by_operator else max(top, commit.height)
+        return top - self.window
 
     def _advance(self, frame: DataFrame, action: Advance, timings: Timings) -> None:
         blocks = frame.filter(F.col("place").between(action.first, action.last))

@@ -1,4 +1,4 @@
--- Balances of the test chain. An account whose balance is divisible by 7 is deleted.
+-- Balances of the test chain. Some payments close the account.
 -- kind: state
 -- key: chain, account
 -- stages: silver.test

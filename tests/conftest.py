@@ -9,14 +9,17 @@ import pytest
 
 from chainlake.lake import Lake, open_lake, server
 from chainlake.lake.home import Home, find_home
-from tests.spark.domain import TABLES, test_stages
 
 _numbers = itertools.count(1)
+_LAST = ("test_server.py",)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests without Spark come first; those that start servers of their own last, when the shared one is idle."""
     for item in items:
-        item.add_marker(pytest.mark.spark)
+        if item.path.parent.name in ("spark", "notebooks"):
+            item.add_marker(pytest.mark.spark)
+    items.sort(key=lambda item: (item.get_closest_marker("spark") is not None, item.path.name in _LAST))
 
 
 @pytest.fixture(scope="session")
@@ -30,7 +33,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 @pytest.fixture(scope="session")
 def make_lake(home: Home) -> Callable[..., Lake]:
-    """A new, empty lake on the shared server."""
+    """A new, empty lake with the test domain, on the shared server."""
+    from tests.spark.domain import TABLES, test_stages
 
     def make(lane: str | None = None, prefix: str | None = None) -> Lake:
         name = prefix or f"t{os.getpid()}_{next(_numbers)}_"
@@ -50,6 +54,10 @@ def chain(request: pytest.FixtureRequest) -> str:
     return f"{request.node.name.replace('[', '-').replace(']', '')[:50].rstrip('-')}-{next(_numbers)}"
 
 
-@pytest.fixture
-def writer(home: Home) -> Path:
-    return Path(__file__).parent / "writer.py"
+@pytest.fixture(scope="session")
+def demo_home(home: Home) -> Path:
+    """The shared home with the demo chains, as `make run` makes it, only smaller."""
+    from chainlake.cli.main import main
+
+    assert main(["up", "--size", "tiny", "--home", str(home.path)]) == 0
+    return home.path

@@ -1,0 +1,84 @@
+"""What a benchmark found: lines for people, MLflow for comparing runs, JSON for scripts."""
+
+import json
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from chainlake.cli.show import emit
+from chainlake.errors import BadInput
+
+
+@dataclass(frozen=True)
+class Result:
+    """One number beside its peer's. `ratio` above 1 means that we are better; smaller values are better unless said."""
+
+    metric: str
+    value: float
+    unit: str
+    peer: str = ""
+    peer_value: float | None = None
+    higher_is_better: bool = False
+
+    @property
+    def ratio(self) -> float | None:
+        if self.peer_value is None or not self.value or not self.peer_value:
+            return None
+        return self.value / self.peer_value if self.higher_is_better else self.peer_value / self.value
+
+    def row(self) -> dict[str, object]:
+        kept = {key: value for key, value in asdict(self).items() if key != "higher_is_better"}
+        return {**kept, "ratio": round(self.ratio, 3) if self.ratio is not None else None}
+
+
+def timed(work: Callable[[], object], repeat: int = 3) -> float:
+    """Median seconds of a piece of work. The machine is shared: one slow run must not decide."""
+    taken = []
+    for _ in range(repeat):
+        started = time.monotonic()
+        work()
+        taken.append(time.monotonic() - started)
+    return statistics.median(taken)
+
+
+def show(result: Result) -> None:
+    """One line, as soon as it is known."""
+    beside = ""
+    if result.peer_value is not None:
+        ratio = f", ratio {result.ratio:.2f}" if result.ratio else ""
+        beside = f"   {result.peer}: {result.peer_value:.3g} {result.unit}{ratio}"
+    emit(f"{result.metric:<58} {result.value:>9.3g} {result.unit}{beside}")
+
+
+def check_writable(path: Path) -> None:
+    """Find out before an hour of work, not after."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written ({error.strerror}): choose another file for --json") from None
+
+
+def write_json(results: Sequence[Result], path: Path) -> None:
+    path.write_text(json.dumps([result.row() for result in results], indent=1) + "\n", encoding="utf-8")
+
+
+def keep(results: Sequence[Result], name: str, quick: bool, home: Path) -> None:
+    """One MLflow run in HOME/mlflow.db."""
+    import logging
+
+    import mlflow
+
+    logging.getLogger("alembic").setLevel(logging.ERROR)
+    logging.getLogger("mlflow").setLevel(logging.ERROR)
+    mlflow.set_tracking_uri(f"sqlite:///{home / 'mlflow.db'}")
+    mlflow.set_experiment(f"bench-{name}")
+    with mlflow.start_run(run_name=f"{name}{'-quick' if quick else ''}"):
+        mlflow.log_param("quick", quick)
+        for result in results:
+            key = "".join(c if c.isalnum() or c in "_-. /" else "_" for c in result.metric)
+            mlflow.log_metric(key, result.value)
+            if result.ratio is not None:
+                mlflow.log_metric(f"{key} ratio", result.ratio)

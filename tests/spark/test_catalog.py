@@ -1,0 +1,79 @@
+"""Tables made from tables/: physical schema, comments, constraints, drift, migrations, and the SQL of visibility."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+
+from chainlake.errors import BadInput
+from chainlake.lake import Lake
+from chainlake.lake.clock import now
+from chainlake.lake.visibility import Commit, LedgerView
+
+
+def test_every_physical_table_has_the_declared_columns_comments_and_retention(lake: Lake) -> None:
+    for table in lake.catalog.data_tables():
+        for stored in lake.catalog.physical_tables(table):
+            fields = lake.spark.table(lake.catalog.full_name(stored)).schema.fields
+            assert [f.name for f in fields] == [column.name for column in table.stored], stored
+            assert [f.metadata.get("comment") for f in fields] == [column.comment for column in table.stored], stored
+    properties = dict(lake.spark.sql(f"SHOW TBLPROPERTIES {lake.namespace.store('raw.blocks')}").collect())
+    assert properties["delta.logRetentionDuration"] == properties["delta.deletedFileRetentionDuration"] == "interval 30 days"
+    assert properties["delta.constraints.hash_present"] == "length(hash) > 0"
+
+
+def test_views_explain_their_columns(lake: Lake) -> None:
+    fields = {f.name: f.metadata.get("comment") for f in lake.spark.table(lake.namespace.view("raw.blocks")).schema.fields}
+    assert list(fields)[:4] == ["chain", "height", "hash", "parent_hash"] and all(fields.values())
+
+
+def test_a_constraint_holds(lake: Lake) -> None:
+    name = lake.namespace.store("raw.blocks")
+    with pytest.raises(PySparkException, match="hash_present"):
+        lake.spark.sql(f"INSERT INTO {name} VALUES ('c', 1, 1, X'', X'00', NULL, X'00', 's', 0)")
+
+
+def test_drift_is_an_error_that_says_how_to_fix_it_and_a_migration_does(make_lake: Callable[..., Lake], tmp_path: Path) -> None:
+    lake = make_lake()
+    name = lake.namespace.store("silver.test_totals")
+    lake.spark.sql(f"ALTER TABLE {name} ADD COLUMNS (surprise STRING)")
+    lake.catalog._marked = lambda digest: False  # type: ignore[method-assign]
+    with pytest.raises(BadInput, match="unknown surprise; add a numbered file to tables/migrations"):
+        lake.catalog.ensure()
+    (tmp_path / "migrations").mkdir()
+    (tmp_path / "migrations" / "0001_know_the_surprise.sql").write_text(
+        "-- The column is declared now.\nALTER TABLE store.silver_test_totals ADD COLUMN surprise STRING;\n"
+        "ALTER TABLE store.silver_test_totals ADD COLUMN more BIGINT COMMENT 'a; b';\n"
+    )
+    declared = lake.catalog.tables["silver.test_totals"]
+    from chainlake.lake.ddl import Column
+
+    extra = (Column("surprise", "STRING", True, "x"), Column("more", "BIGINT", True, "y"))
+    lake.catalog.tables["silver.test_totals"] = type(declared)(**{**vars(declared), "columns": declared.columns + extra})
+    lake.catalog._directories.append(tmp_path)
+    assert lake.catalog.ensure(), "applied, repeatable on the column that was there, and in agreement"
+    assert [row["number"] for row in lake.control.read("migrations")] == [1]
+    assert lake.catalog.ensure() and len(lake.control.read("migrations")) == 1, "once"
+
+
+def test_the_sql_of_visibility_equals_the_rules(make_lake: Callable[..., Lake]) -> None:
+    lake, rng = make_lake(), random.Random(7)
+    commits: list[Commit] = []
+    for chain in range(40):
+        head = 0
+        for seq in range(1, rng.randrange(2, 25)):
+            kind = rng.choice(["advance", "advance", "rollback", "compact"]) if head else "advance"
+            low, high = (
+                head,
+                {"advance": head + rng.randrange(1, 6), "rollback": rng.randrange(head + 1)}.get(kind, rng.randrange(head + 1)),
+            )
+            head = head if kind == "compact" else high
+            commits.append(Commit("s", f"c{chain}", f"c{chain}", seq, len(commits) + 1, kind, low, high, 1, now()))
+    lake.ledger._frame(commits).write.format("delta").mode("append").saveAsTable(lake.ledger.table)
+    rows = lake.spark.table(lake.namespace.control("visible")).select("commit_id", "limit_height").collect()
+    view = LedgerView(commits)
+    expected = [(v.commit.commit_id, v.limit) for h in view.histories().values() for v in h.visible()]
+    expected += [(base.commit_id, base.height) for h in view.histories().values() if (base := h.base())]
+    assert sorted(map(tuple, rows)) == sorted(expected)

@@ -1,0 +1,99 @@
+"""The command line on a real lake, as a new user and as a hostile one."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chainlake.cli.main import main
+from chainlake.lake.status import StageStatus
+
+
+@pytest.fixture
+def lake_command(demo_home: Path, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main([*arguments, "--home", str(demo_home)])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+def test_status_as_documented(lake_command) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = lake_command("status", "--json")
+    told = json.loads(out)
+    assert code == 0 and set(told) == {"stages", "orphan_rows", "orphan_bytes"}
+    assert {field for one in told["stages"] for field in one} == set(StageStatus.__dataclass_fields__)
+    document = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
+    assert all(f"`{field}`" in document for field in StageStatus.__dataclass_fields__)
+    heads = {(one["stage"], one["chain"]): one["head"] for one in told["stages"]}
+    assert heads["raw.logs", "demo-evm"] == 19 and heads["raw.cage", "demo-cardano"] > 0
+    code, out, _ = lake_command("status")
+    assert code == 0 and "demo-evm" in out
+
+
+def test_sql_reads_at_the_head_at_a_height_and_at_a_time_and_never_writes(lake_command) -> None:  # type: ignore[no-untyped-def]
+    query = (
+        "SELECT chain, max(height) AS head, min(hash) AS h FROM raw.blocks /* raw.blocks */ WHERE chain = 'demo-evm' GROUP BY 1"
+    )
+    rows = json.loads(lake_command("sql", query, "--json")[1])
+    assert rows[0]["head"] == 19 and rows[0]["h"].startswith("0x") and len(rows[0]["h"]) == 66
+    assert json.loads(lake_command("sql", query, "--height", "7", "--json")[1])[0]["head"] == 7
+    assert json.loads(lake_command("sql", query, "--at", "2020-01-01", "--json")[1]) == []
+    for statement in (
+        "DROP TABLE store.raw_blocks",
+        "INSERT INTO store.raw_blocks SELECT * FROM store.raw_blocks",
+        "WITH x AS (SELECT 1) INSERT INTO store.raw_blocks SELECT * FROM store.raw_blocks",
+        "FROM store.raw_blocks INSERT INTO store.raw_blocks SELECT *",
+        "SELECT 1; DROP TABLE store.raw_blocks",
+        "SELEC 1",
+        "SELECT nothing FROM raw.blocks",
+        "",
+    ):
+        code, out, err = lake_command("sql", statement)
+        assert code == 2 and out == "" and err.startswith("lake: ") and err.count("\n") == 1, (statement, err)
+    assert json.loads(lake_command("sql", "SELECT count(*) AS n FROM raw.blocks WHERE chain = 'demo-evm'", "--json")[1]) == [
+        {"n": 20}
+    ]
+
+
+def test_rollback_audit_and_run_bring_a_chain_back(lake_command) -> None:  # type: ignore[no-untyped-def]
+    code, out, _ = lake_command("rollback", "raw.logs", "demo-evm", "11", "--why", "to see it come back")
+    assert code == 0 and "11" in out
+    code, out, _ = lake_command("audit", "raw.logs", "demo-evm", "--height", "15", "--json")
+    assert [row["kind"] for row in json.loads(out)][-1] == "rollback" and "to see it come back" in out
+    code, out, _ = lake_command("run", "logs", "--param", "chain=demo-evm")
+    assert code == 0 and "success" in out
+    assert '"n": 20' in lake_command("sql", "SELECT count(*) AS n FROM raw.blocks WHERE chain = 'demo-evm'", "--json")[1]
+    assert lake_command("rollback", "raw.logs", "demo-evm", "19", "--why", "already there")[0] == 0
+
+
+def test_bad_input_is_one_clear_line_and_exit_code_2(lake_command) -> None:  # type: ignore[no-untyped-def]
+    for arguments in (
+        ("rollback", "raw.logs", "demo-evm", "99", "--why", "x"),
+        ("rollback", "raw.logs", "demo-evm", "-5", "--why", "x"),
+        ("rollback", "raw.logs", "nobody", "3", "--why", "x"),
+        ("audit", "raw.logs", "nobody"),
+        ("audit", "raw.logs", "demo-evm", "--height", "500"),
+        ("resume", "raw.logs", "demo-evm", "--why", "it is fine"),
+        ("restore", "raw.logs", "demo-evm", "--seq", "999"),
+        ("compact", "raw.nothing"),
+        ("run", "nothing"),
+        ("run", "logs", "--param", "colour=red"),
+        ("sql", "SELECT 1 FROM raw.blocks", "--height", "999999"),
+    ):
+        code, _, err = lake_command(*arguments)
+        assert code == 2 and err.startswith("lake: ") and err.count("\n") == 1, (arguments, code, err)
+
+
+def test_maintenance_commands_leave_a_lake_that_verifies(lake_command) -> None:  # type: ignore[no-untyped-def]
+    assert lake_command("gc", "--dry-run")[0] == 0
+    assert lake_command("gc", "--retention-days", "0")[0] == 0
+    assert lake_command("compact")[0] == 0
+    code, out, err = lake_command("verify")
+    assert (code, out.strip()) == (0, "all tables agree with the ledger"), (out, err)
+
+
+def test_a_failed_notebook_names_its_cell_and_error_and_fails_the_job(lake_command) -> None:  # type: ignore[no-untyped-def]
+    code, out, err = lake_command("run", "logs", "--param", "chain=no-such-chain")
+    assert code != 0 and "no-such-chain" in err + out and "Traceback" not in err + out and "\tat org." not in err + out
