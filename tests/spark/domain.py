@@ -71,9 +71,6 @@ class BlocksRun(LaneRun):
         self.write({chain: (low, high)}, Output({"raw.test_blocks": frame}), hashes, Timings())
         return True
 
-    def has_more(self) -> bool:
-        return False
-
 
 def bronze(batch: Batch) -> Output:
     k = F.explode(F.sequence(F.lit(0), F.lit(PAYMENTS - 1))).alias("tx_index")

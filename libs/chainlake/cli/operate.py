@@ -150,6 +150,8 @@ def _restore(given: argparse.Namespace) -> int:
     stage = known_stage(given.stage)
     done = restore(_open(given), stage, given.chain, int(given.seq))
     emit(table(["table", "version", "rows brought forward"], [(t, v, done.carried.get(t, 0)) for t, v in done.tables.items()]))
+    for name in done.rebuilt:
+        emit(f"rebuilt: the base of {name}, from its history")
     for line in done.lost:
         emit(f"lost: {line}")
     for name, height in done.rolled_back.items():

@@ -107,8 +107,12 @@ class Catalog:
 
     def assert_properties(self, stored: str) -> None:
         """Set retention and other properties again, since RESTORE reverts them."""
-        table = next(t for t in self.data_tables() if stored in self.physical_tables(t))
-        self._spark.sql(f"ALTER TABLE {self.full_name(stored)} SET TBLPROPERTIES ({_properties(table)})")
+        properties = _properties(self.declared(stored))
+        self._spark.sql(f"ALTER TABLE {self.full_name(stored)} SET TBLPROPERTIES ({properties})")
+
+    def declared(self, stored: str) -> Table:
+        """The declaration behind a physical table."""
+        return next(t for t in self.data_tables() if stored in self.physical_tables(t))
 
     def _marked(self, digest: str) -> bool:
         try:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from chainlake.errors import BadInput, LeaseHeld
+from chainlake.lake.catalog import compacted_heights
 from chainlake.lake.clock import actor, new_commit_id, now
 from chainlake.lake.commit import append
 from chainlake.lake.ddl import Table
@@ -49,10 +50,13 @@ def compact(lake: "Lake", stage: str | None = None, chain: str | None = None) ->
     return done
 
 
-def rebuild(lake: "Lake", stage: str, chain: str) -> list[Compacted]:
-    """Make the base of a chain again from its history, after the one it had was lost."""
+def rebuild(lake: "Lake", stage: str, chain: str, held: Lease) -> list[Compacted]:
+    """Make the base of a chain again from its history, after the one it had was lost. `held` may be the lane's lease."""
     one = lake.stages.get(stage)
-    with lake.lease(stage, lake.ledger.read([stage]).lane_of(stage, chain)) as lease:
+    lane = lake.ledger.read([stage]).lane_of(stage, chain)
+    if (held.stage, held.lane) == (stage, lane):
+        return _compact_lane(lake, one, [chain], held, from_history=True)
+    with lake.lease(stage, lane) as lease:
         return _compact_lane(lake, one, [chain], lease, from_history=True)
 
 
@@ -98,9 +102,17 @@ def _compact_lane(lake: "Lake", stage: Stage, chains: list[str], lease: Lease, f
     rows = [_row(view, stage, chain, height, commit_id, lease, written) for chain, height in targets.items()]
     lake.ledger.append(rows)
     failpoint("compact_after_ledger")
-    lake.catalog.make_views(view.with_commits(rows), tables)
+    _make_views(lake, stage, tables)
     total = sum(count for _, count, _ in written.values())
     return [Compacted(stage.name, chain, height, total) for chain, height in targets.items()]
+
+
+def _make_views(lake: "Lake", stage: Stage, tables: list[Table]) -> None:
+    """Let the SQL views start from the base. A rollback below it at the same moment is seen by looking again."""
+    before = None
+    while before != (now_compacted := [compacted_heights(t, lake.ledger.read([stage.name])) for t in tables]):
+        before = now_compacted
+        lake.catalog.make_views(lake.ledger.read([stage.name]), tables)
 
 
 def _write_base(
@@ -143,9 +155,8 @@ def _row(
 
 
 def _pack(lake: "Lake", stages: list[Stage]) -> None:
-    """OPTIMIZE the tables of the stages, and the ledger."""
+    """OPTIMIZE the tables of the stages. (The control tables pack themselves as they grow.)"""
     maintenance = Maintenance(lake)
     stored = {name for stage in stages for t in lake.catalog.of_stage(stage.name) for name in lake.catalog.physical_tables(t)}
     for name in sorted(stored):
         maintenance.optimize(lake.catalog.full_name(name), name)
-    maintenance.optimize_control()

@@ -116,7 +116,7 @@ def measure(lake: "Lake", view: LedgerView, stored: str, retention: timedelta, g
     counted = (
         frame.join(F.broadcast(kept), ["_commit", "_chain"], "left")
         .groupBy("_commit", "_chain")
-        .agg(F.count(F.lit(1)), F.count_if("g_limit IS NULL OR _height > g_limit"))
+        .agg(F.count(F.lit(1)), F.count_if(F.expr("g_limit IS NULL OR _height > g_limit")))
         .collect()
     )
     totals: dict[int, int] = {}

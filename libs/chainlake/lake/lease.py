@@ -24,6 +24,7 @@ from chainlake.lake.ledger import Ledger, is_conflict
 
 TTL_SECONDS = 300.0
 HELD, RELEASED = "held", "released"
+RECENT = 100
 
 
 @dataclass(frozen=True)
@@ -58,15 +59,14 @@ class Lease:
         self.epoch = 0
 
     def __enter__(self) -> "Lease":
-        current = read_lease(self._control, self.stage, self.lane)
+        current = read_lease(self._control, self._log, self.stage, self.lane)
         if current and not current.is_free():
             raise LeaseHeld(
                 f"{self.stage} {self.lane} is being written by {current.owner} (epoch {current.epoch}, until"
                 f" {current.expires_at:%H:%M:%S} UTC): wait, or stop that process"
             )
         self.epoch = current.epoch + 1 if current else 1
-        mark = json.dumps({"lease": self._owner})
-        self._write(HELD, txnAppId=f"lease:{self.stage}@{self.lane}", txnVersion=self.epoch, userMetadata=mark)
+        self._write(HELD, txnAppId=f"lease:{self.stage}@{self.lane}", txnVersion=self.epoch)
         failpoint("after_lease")
         if self._log.version_of("lease", self._owner) is None:
             raise LeaseHeld(f"{self.stage} {self.lane}: another writer took the lease at the same moment; run again")
@@ -93,7 +93,7 @@ class Lease:
             if time.monotonic() - self._renewed < self._ttl / 3:
                 continue
             try:
-                row = read_lease(self._control, self.stage, self.lane)
+                row = read_lease(self._control, self._log, self.stage, self.lane)
                 if row and row.epoch > self.epoch:
                     self._lost = f"{self.stage} {self.lane}: {row.owner} took the lease (epoch {row.epoch}); run again"
                     return
@@ -107,17 +107,22 @@ class Lease:
         at = now()
         expires = at + timedelta(seconds=self._ttl)
         row = {"stage": self.stage, "lane": self.lane, "epoch": self.epoch, "owner": self._owner, "state": state}
+        mark = json.dumps({"lease": self._owner, **row, "expires_at": expires.isoformat()})
         try:
-            self._control.append("leases", [{**row, "expires_at": expires, "at": at}], **options)
+            self._control.append("leases", [{**row, "expires_at": expires, "at": at}], userMetadata=mark, **options)
         except PySparkException as error:
             if not is_conflict(error):
                 raise
 
 
-def read_lease(control: ControlTables, stage: str, lane: str) -> LeaseRow | None:
-    """The lane's newest lease row."""
-    rows = [row for row in control.read("leases") if (row["stage"], row["lane"]) == (stage, lane)]
-    return newest_leases(rows).get((stage, lane))
+def read_lease(control: ControlTables, log: DeltaLog, stage: str, lane: str) -> LeaseRow | None:
+    """The lane's newest lease row: from Delta's log, where each row is repeated, or from the table if it is long ago."""
+    recent = [
+        {**v.mark, "expires_at": datetime.fromisoformat(v.mark["expires_at"]), "at": v.version}
+        for v in log.newest(RECENT)
+        if (v.mark.get("stage"), v.mark.get("lane")) == (stage, lane)
+    ]
+    return newest_leases(recent or control.read("leases")).get((stage, lane))
 
 
 def newest_leases(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, str], LeaseRow]:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
 
 METADATA = "spark.databricks.delta.commitInfo.userMetadata"
-CONTROL = ("ledger", "leases", "runs", "health", "maintenance", "orphans")
 
 
 class Maintenance:
@@ -44,8 +43,3 @@ class Maintenance:
         """Pack small files into few."""
         with self.marked("optimize", secrets.token_hex(8), table=name):
             self._lake.spark.sql(f"OPTIMIZE {full_name}")
-
-    def optimize_control(self) -> None:
-        """The control tables are many small appends: pack them too."""
-        for name in CONTROL:
-            self.optimize(self._lake.namespace.control(name), name)

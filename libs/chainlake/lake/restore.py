@@ -14,9 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from chainlake.errors import BadInput, LakeError
+from chainlake.lake.commit import checksum
 from chainlake.lake.compaction import rebuild
 from chainlake.lake.failpoint import failpoint
 from chainlake.lake.gc import allowed_counts
+from chainlake.lake.lease import Lease
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.rollback import rollback
 from chainlake.lake.visibility import COMPACT, LedgerView
@@ -42,11 +44,11 @@ class Restored:
 
 def restore(lake: "Lake", stage: str, chain: str, seq: int) -> Restored:
     """Restore the tables of a stage to a commit and bring later commits forward."""
-    with lake.lease(stage, lake.ledger.read([stage]).lane_of(stage, chain)):
-        return _restore(lake, stage, unfinished(lake, stage) or _plan(lake, stage, chain, seq))
+    with lake.lease(stage, lake.ledger.read([stage]).lane_of(stage, chain)) as lease:
+        return _restore(lake, stage, unfinished(lake, stage) or _plan(lake, stage, chain, seq), lease)
 
 
-def _restore(lake: "Lake", stage: str, plan: dict[str, Any]) -> Restored:
+def _restore(lake: "Lake", stage: str, plan: dict[str, Any], lease: Lease) -> Restored:
     maintenance, action = Maintenance(lake), str(plan["id"])
     if not plan.get("started"):
         maintenance.record("restore", action, "started", plan, stage)
@@ -54,7 +56,8 @@ def _restore(lake: "Lake", stage: str, plan: dict[str, Any]) -> Restored:
     done = Restored()
     for stored, version in plan["tables"].items():
         _restore_table(lake, maintenance, action, stored, version, done)
-    _heal_lost(lake, {int(line.split()[1]) for line in done.lost}, done)
+    failpoint("restore_before_healing")
+    _heal_lost(lake, {int(line.split()[1]) for line in done.lost}, done, lease)
     maintenance.record("restore", action, "finished", {"carried": done.carried, "lost": done.lost}, stage)
     return done
 
@@ -100,39 +103,50 @@ def _restore_table(lake: "Lake", maintenance: Maintenance, action: str, stored: 
         steps = {v.mark["step"]: v.version for v in log.all() if v.mark.get("id") == action}
     lake.catalog.assert_properties(stored)
     done.tables[stored] = version
-    if "restored" in steps and "carried" not in steps:
-        later = {v.mark["commit"] for v in log.all() if version < v.version < steps["restored"] and "commit" in v.mark}
-        done.carried[stored] = _carry(lake, maintenance, action, stored, steps["restored"] - 1, later, done)
+    before = steps.get("restored", log.latest() + 1) - 1
+    if "carried" not in steps:
+        later = {v.mark["commit"] for v in log.all() if version < v.version <= before and "commit" in v.mark}
+        done.carried[stored] = _carry(lake, maintenance, action, stored, before, later)
         failpoint("restore_after_carry")
+    done.lost += _lost(lake, stored, before)
 
 
-def _carry(
-    lake: "Lake", maintenance: Maintenance, action: str, stored: str, version: int, later: set[int], done: Restored
-) -> int:
-    """Append the rows of later attempts, committed or not yet, from the version just before the restore.
-
-    Only what the ledger shows must be whole; an attempt that is still under way is brought forward as it is.
-    """
+def _carry(lake: "Lake", maintenance: Maintenance, action: str, stored: str, version: int, later: set[int]) -> int:
+    """Append the rows of later attempts, committed or still under way, from the version just before the restore."""
     full = lake.catalog.full_name(stored)
-    view = lake.ledger.read()
-    committed = {c.commit_id: c.rows[stored] for c in view.commits() if c.rows.get(stored)}
-    needed, allowed = _visible_ids(view), allowed_counts(lake)
-    present: dict[int, int] = dict(lake.spark.table(full).groupBy("_commit").count().collect())
+    good, present = _good_counts(lake, stored), _present(lake, stored)
     carried: dict[int, int] = {}
-    for commit_id in sorted(later | committed.keys()):
-        good = {committed.get(commit_id, 0), *allowed.get((stored, commit_id), set())}
-        if present.get(commit_id, 0) in good and commit_id in committed:
-            continue
-        count, problem = _readable(lake, full, version, commit_id)
-        if commit_id not in present and count and (count in good or commit_id not in committed):
+    for commit_id in sorted((later | good.keys()) - present.keys()):
+        count, _ = _readable(lake, stored, version, commit_id)
+        if count and (commit_id not in good or count in good[commit_id]):
             carried[commit_id] = count
-        elif commit_id in needed:
-            done.lost.append(f"commit {commit_id} of {stored}: {problem or f'{count} of {max(good)} rows are left'}")
     if carried:
         ids = ", ".join(str(commit_id) for commit_id in carried)
         with maintenance.marked("restore", action, step="carried"):
             lake.spark.sql(f"INSERT INTO {full} SELECT * FROM {full} VERSION AS OF {version} WHERE _commit IN ({ids})").collect()
     return sum(carried.values())
+
+
+def _lost(lake: "Lake", stored: str, version: int) -> list[str]:
+    """Commits that the ledger shows and that are not whole, with what reading them from `version` says."""
+    good, present = _good_counts(lake, stored), _present(lake, stored)
+    lost = []
+    for commit_id in sorted(_visible_ids(lake.ledger.read()) & good.keys()):
+        if present.get(commit_id, 0) not in good[commit_id]:
+            count, problem = _readable(lake, stored, version, commit_id)
+            lost.append(f"commit {commit_id} of {stored}: {problem or f'{count} of {max(good[commit_id])} rows are left'}")
+    return lost
+
+
+def _good_counts(lake: "Lake", stored: str) -> dict[int, set[int]]:
+    """Rows that each commit may have in a table: as committed, or as garbage collection left it."""
+    allowed = allowed_counts(lake)
+    commits = lake.ledger.read().commits()
+    return {c.commit_id: {c.rows[stored], *allowed.get((stored, c.commit_id), ())} for c in commits if c.rows.get(stored)}
+
+
+def _present(lake: "Lake", stored: str) -> dict[int, int]:
+    return dict(lake.spark.table(lake.catalog.full_name(stored)).groupBy("_commit").count().collect())
 
 
 def _visible_ids(view: LedgerView) -> set[int]:
@@ -141,22 +155,24 @@ def _visible_ids(view: LedgerView) -> set[int]:
     return bases | {v.commit.commit_id for history in histories for v in history.visible()}
 
 
-def _readable(lake: "Lake", full: str, version: int, commit_id: int) -> tuple[int, str]:
+def _readable(lake: "Lake", stored: str, version: int, commit_id: int) -> tuple[int, str]:
     """Rows of a commit that can be read in full from a version, or why they cannot."""
+    full = lake.catalog.full_name(stored)
     source = lake.spark.sql(f"SELECT * FROM {full} VERSION AS OF {version} WHERE _commit = {commit_id}")
+    table = lake.catalog.declared(stored)
     try:
-        return int(source.select(F.count(F.hash(*source.columns))).collect()[0][0]), ""
+        return int(source.select(F.count(F.lit(1)), checksum(table)).collect()[0][0]), ""
     except PySparkException as error:
         return 0, first_line(error)
 
 
-def _heal_lost(lake: "Lake", lost: set[int], done: Restored) -> None:
+def _heal_lost(lake: "Lake", lost: set[int], done: Restored, lease: Lease) -> None:
     """A chain that lost a commit goes back to the block before it; a lost base is made again from history."""
     for commit in sorted(lake.ledger.read().commits(), key=lambda c: c.base_height):
         if commit.commit_id not in lost:
             continue
         if commit.kind == COMPACT:
-            done.rebuilt += [one.stage for one in rebuild(lake, commit.stage, commit.chain)]
+            done.rebuilt += [f"{one.stage} {one.chain}" for one in rebuild(lake, commit.stage, commit.chain, lease)]
             continue
         head = lake.ledger.read([commit.stage]).of(commit.stage, commit.chain).head()
         if head is not None and head.height > commit.base_height:

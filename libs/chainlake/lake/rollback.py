@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from chainlake.errors import BadInput, Fenced
 from chainlake.lake.clock import actor
-from chainlake.lake.runner import reachable, rollback_row, widen_views
+from chainlake.lake.going_back import reachable, rollback_row, widen_views
 from chainlake.lake.stage import Stage
 from chainlake.lake.visibility import Commit, LedgerView
 from chainlake.sources.formats import FORMATS, rollback_window

@@ -98,7 +98,7 @@ def _unexplained(stored: str, log: DeltaLog) -> list[str]:
     versions = log.all()
     restored = max((v.version for v in versions if v.mark.get("step") == "restored"), default=-1)
     return [
-        f"{stored}: Delta version {v.version} ({v.operation}) was made around the ledger; lake restore takes the table back"
+        f"{stored}: Delta version {v.version} ({v.operation}) was made around the ledger; see docs/operations.md"
         for v in versions
         if v.version > restored and not _explained(v)
     ]

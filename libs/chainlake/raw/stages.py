@@ -57,14 +57,22 @@ class RawRun(LaneRun):
         try:
             with timings.phase("read"):
                 headers = _headers(frame)
-            self.exhausted = not headers
-            self._take(frame, headers, timings)
+            wanted = [h for h in headers if h.error or self.to_height is None or h.height <= self.to_height]
+            self.exhausted = not headers or len(wanted) < len(headers)
+            self._take(frame, wanted, timings)
         finally:
             frame.unpersist()
         return not self.exhausted
 
     def _take(self, frame: DataFrame, headers: list[Header], timings: Timings) -> None:
+        first = self.view.of(self.stage.name, self.chain).first_height()
         for action in link(headers, self._place(), self._held(headers), self.window, self._lowest_fork()):
+            if isinstance(action, Advance) and self._place() is None and first not in (None, action.base):
+                reason = (
+                    f"{self.chain} starts with block {action.base + 1} here, but started after {first} before: choose a new name"
+                )
+                self.degrade(BrokenPromise(reason), [self.chain], timings)
+                break
             if isinstance(action, GoBack):
                 self.roll_back({self.chain: (action.height, action.why)})
             elif isinstance(action, Broken):

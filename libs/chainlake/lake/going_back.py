@@ -1,0 +1,80 @@
+"""The ledger row that takes a stage back, and what has to be known and done before it is written."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from chainlake.lake.clock import new_commit_id, now
+from chainlake.lake.reader import Snapshot
+from chainlake.lake.stage import Stage
+from chainlake.lake.visibility import ROLLBACK, Commit, History, LedgerView
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+
+def reachable(lake: "Lake", stage: Stage, history: History, height: int) -> int:
+    """Rows that span blocks cannot be cut: a stage with index tables goes back to a commit boundary."""
+    if not any(table.kind == "index" for table in lake.catalog.of_stage(stage.name)):
+        return height
+    boundary = history.boundary(height)
+    return height if boundary is None else boundary
+
+
+def widen_views(lake: "Lake", view: LedgerView, rows: Sequence[Commit]) -> None:
+    """Before a rollback below a compacted height, let the SQL views read the whole history: their pruning would hide rows."""
+    for row in rows:
+        base = view.of(row.stage, row.chain).base()
+        if base is not None and row.height < base.height:
+            lake.catalog.make_views(LedgerView(()), [t for t in lake.catalog.of_stage(row.stage) if t.kind == "state"])
+            return
+
+
+def hash_at(view: LedgerView, lake: "Lake", stage: Stage, chain: str, height: int) -> bytes | None:
+    """The hash of a block: from the ledger at commit boundaries, else from the blocks of the source stage."""
+    lineage = (stage, *lake.stages.upstream(stage.name))
+    for name in (s.name for s in lineage):
+        for v in view.of(name, chain).visible():
+            if v.commit.height == height == v.limit and v.commit.block_hash:
+                return v.commit.block_hash
+    snapshot = Snapshot(lake.spark, lake.catalog, view)
+    blocks = lineage[-1].tables[0]
+    rows = snapshot.between(blocks, {chain: (height - 1, height)}).select("hash").limit(1).collect()
+    return bytes(rows[0][0]) if rows else None
+
+
+def rollback_row(
+    view: LedgerView,
+    lake: "Lake",
+    stage: Stage,
+    chain: str,
+    height: int,
+    why: str,
+    epoch: int,
+    run_id: str | None,
+    inputs: Mapping[str, int],
+) -> Commit:
+    """The ledger row that takes one stage of one chain back to a height (or to the commit boundary below it)."""
+    history = view.of(stage.name, chain)
+    head = history.head()
+    assert head is not None
+    height = reachable(lake, stage, history, height)
+    at = next((v.commit for v in history.visible() if v.commit.height == height == v.limit), None)
+    return replace(
+        history.commits[-1],
+        kind=ROLLBACK,
+        seq=view.lane_seq(stage.name, history.commits[-1].lane) + 1,
+        commit_id=new_commit_id(),
+        base_height=head.height,
+        height=height,
+        block_hash=at.block_hash if at else hash_at(view, lake, stage, chain, height),
+        roots=at.roots if at else {},
+        inputs=dict(inputs),
+        delta_versions=history.commits[-1].delta_versions,
+        rows={},
+        checksums={},
+        epoch=epoch,
+        run_id=run_id,
+        why=why,
+        committed_at=now(),
+    )
