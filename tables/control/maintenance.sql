@@ -5,7 +5,7 @@
 CREATE TABLE control.maintenance (
   id STRING NOT NULL COMMENT 'One maintenance action',
   action STRING NOT NULL COMMENT 'optimize, gc, restore or migrate',
-  state STRING NOT NULL COMMENT 'started or finished',
+  state STRING NOT NULL COMMENT 'started, finished, or lost (rows that a restore could not bring back)',
   stage STRING COMMENT 'Stage, where one is concerned',
   details STRING NOT NULL COMMENT 'JSON: what was planned or done',
   actor STRING NOT NULL COMMENT 'Who ran it',

@@ -7,8 +7,7 @@ import pytest
 
 from chainlake.demo.write import write_demo
 from chainlake.errors import BadInput
-from chainlake.lake import Lake
-from chainlake.lake.verify import verify
+from chainlake.lake import Lake, open_lake
 from chainlake.sources.formats import DOMAIN_OF
 
 
@@ -35,19 +34,16 @@ def heads(lake: Lake, chain: str) -> list[tuple[int, str]]:
     return [(row[0], "0x" + bytes(row[1]).hex()) for row in rows]
 
 
-def test_demo_chains_of_every_kind_come_in_whole_and_linked(lake: Lake, tmp_path: Path) -> None:
+def test_demo_chains_of_every_kind_come_in_whole(demo_home: Path, tmp_path: Path) -> None:
+    lake = open_lake(demo_home)
     chains = write_demo(tmp_path, None, "tiny")
-    for chain in chains:
-        lake.add_chain(chain.name, chain.kind, str(chain.path), chain.options)
-    for domain in DOMAIN_OF.values():
-        done = lake.run_stage(f"raw.{domain}", max_blocks=7)
-        assert set(done["status"]) == {"ok"}, done["error"].tolist()
     counts = {row["chain"]: row["count"] for row in lake.table("raw.blocks").groupBy("chain").count().collect()}
     assert {c.name: counts[c.name] for c in chains} == {c.name: c.blocks for c in chains}
-    assert {row[0] for row in lake.table("raw.transactions").select("chain").distinct().collect()} >= {c.name for c in chains}
-    assert [f.what for d in DOMAIN_OF.values() for f in verify(lake, f"raw.{d}") if "test" not in f.what] == []
+    assert {row[0] for row in lake.table("raw.transactions").select("chain").distinct().collect()} == {c.name for c in chains}
+    assert {c.kind for c in chains} == set(DOMAIN_OF)
     again = lake.run_stage("raw.cage")
     assert again["blocks"].sum() == 0, "a second run has nothing to do"
+    assert lake.ledger.read().of("raw.cage", "demo-cardano").lowest_rollback_after(0) is not None, "its forks were followed"
 
 
 def test_a_fork_is_followed_within_the_window_and_the_old_branch_stays_in_history(lake: Lake, chain: str, tmp_path: Path) -> None:

@@ -108,41 +108,78 @@ def _restore_table(lake: "Lake", maintenance: Maintenance, action: str, stored: 
         later = {v.mark["commit"] for v in log.all() if version < v.version <= before and "commit" in v.mark}
         done.carried[stored] = _carry(lake, maintenance, action, stored, before, later)
         failpoint("restore_after_carry")
-    done.lost += _lost(lake, stored, before)
+    done.lost += _lost(lake, maintenance, action, stored, before)
 
 
 def _carry(lake: "Lake", maintenance: Maintenance, action: str, stored: str, version: int, later: set[int]) -> int:
-    """Append the rows of later attempts, committed or still under way, from the version just before the restore."""
+    """Append the rows of later attempts, committed or still under way: from the Delta version that each attempt made, or from
+    the one just before the restore."""
     full = lake.catalog.full_name(stored)
-    good, present = _good_counts(lake, stored), _present(lake, stored)
-    carried: dict[int, int] = {}
-    for commit_id in sorted((later | good.keys()) - present.keys()):
-        count, _ = _readable(lake, stored, version, commit_id)
-        if count and (commit_id not in good or count in good[commit_id]):
-            carried[commit_id] = count
-    if carried:
-        ids = ", ".join(str(commit_id) for commit_id in carried)
+    contents, present = _contents(lake, stored), _present(lake, stored)
+    sources: dict[int, list[int]] = {}
+    carried = 0
+    for commit_id in sorted((later | contents.keys()) - present.keys()):
+        found = _find_whole(lake, stored, commit_id, contents.get(commit_id), version)
+        if found is not None:
+            sources.setdefault(found[0], []).append(commit_id)
+            carried += found[1]
+    if sources:
+        parts = [
+            f"SELECT * FROM {full} VERSION AS OF {source} WHERE _commit IN ({', '.join(map(str, ids))})"
+            for source, ids in sources.items()
+        ]
         with maintenance.marked("restore", action, step="carried"):
-            lake.spark.sql(f"INSERT INTO {full} SELECT * FROM {full} VERSION AS OF {version} WHERE _commit IN ({ids})").collect()
-    return sum(carried.values())
+            lake.spark.sql(f"INSERT INTO {full} {' UNION ALL '.join(parts)}").collect()
+    return carried
 
 
-def _lost(lake: "Lake", stored: str, version: int) -> list[str]:
+def _find_whole(lake: "Lake", stored: str, commit_id: int, wanted: "Contents | None", version: int) -> tuple[int, int] | None:
+    """A Delta version that still has the rows of a commit as they were committed, and how many they are."""
+    made = lake.catalog.log(stored).version_of("commit", commit_id)
+    for source in dict.fromkeys([made.version if made else version, version]):
+        count, digest, _ = _readable(lake, stored, source, commit_id)
+        if count and (wanted is None or wanted.allows(count, digest)):
+            return source, count
+    return None
+
+
+def _lost(lake: "Lake", maintenance: Maintenance, action: str, stored: str, version: int) -> list[str]:
     """Commits that the ledger shows and that are not whole, with what reading them from `version` says."""
-    good, present = _good_counts(lake, stored), _present(lake, stored)
-    lost = []
-    for commit_id in sorted(_visible_ids(lake.ledger.read()) & good.keys()):
-        if present.get(commit_id, 0) not in good[commit_id]:
-            count, problem = _readable(lake, stored, version, commit_id)
-            lost.append(f"commit {commit_id} of {stored}: {problem or f'{count} of {max(good[commit_id])} rows are left'}")
+    contents, present = _contents(lake, stored), _present(lake, stored)
+    lost, left = [], {}
+    for commit_id in sorted(_visible_ids(lake.ledger.read()) & contents.keys()):
+        if present.get(commit_id, 0) not in contents[commit_id].counts:
+            count, _, problem = _readable(lake, stored, version, commit_id)
+            lost.append(f"commit {commit_id} of {stored}: {problem or f'{count} of {contents[commit_id].rows} rows are left'}")
+            left[str(commit_id)] = present.get(commit_id, 0)
+    if left:
+        maintenance.record("gc", action, "lost", {stored: left})
     return lost
 
 
-def _good_counts(lake: "Lake", stored: str) -> dict[int, set[int]]:
-    """Rows that each commit may have in a table: as committed, or as garbage collection left it."""
+@dataclass(frozen=True)
+class Contents:
+    """What a commit must have in a table: rows and checksum as committed, or fewer rows that garbage collection left."""
+
+    rows: int
+    checksum: int | None
+    left: frozenset[int]
+
+    @property
+    def counts(self) -> frozenset[int]:
+        return self.left | {self.rows}
+
+    def allows(self, rows: int, checksum: int) -> bool:
+        return rows in self.left or (rows == self.rows and self.checksum in (None, checksum))
+
+
+def _contents(lake: "Lake", stored: str) -> dict[int, Contents]:
     allowed = allowed_counts(lake)
-    commits = lake.ledger.read().commits()
-    return {c.commit_id: {c.rows[stored], *allowed.get((stored, c.commit_id), ())} for c in commits if c.rows.get(stored)}
+    return {
+        c.commit_id: Contents(c.rows[stored], c.checksums.get(stored), frozenset(allowed.get((stored, c.commit_id), ())))
+        for c in lake.ledger.read().commits()
+        if c.rows.get(stored)
+    }
 
 
 def _present(lake: "Lake", stored: str) -> dict[int, int]:
@@ -155,15 +192,15 @@ def _visible_ids(view: LedgerView) -> set[int]:
     return bases | {v.commit.commit_id for history in histories for v in history.visible()}
 
 
-def _readable(lake: "Lake", stored: str, version: int, commit_id: int) -> tuple[int, str]:
-    """Rows of a commit that can be read in full from a version, or why they cannot."""
-    full = lake.catalog.full_name(stored)
-    source = lake.spark.sql(f"SELECT * FROM {full} VERSION AS OF {version} WHERE _commit = {commit_id}")
-    table = lake.catalog.declared(stored)
+def _readable(lake: "Lake", stored: str, version: int, commit_id: int) -> tuple[int, int, str]:
+    """Rows and checksum of a commit, read in full from a version, or why they cannot be."""
+    full, table = lake.catalog.full_name(stored), lake.catalog.declared(stored)
     try:
-        return int(source.select(F.count(F.lit(1)), checksum(table)).collect()[0][0]), ""
+        source = lake.spark.sql(f"SELECT * FROM {full} VERSION AS OF {version} WHERE _commit = {commit_id}")
+        rows, digest = source.select(F.count(F.lit(1)), checksum(table)).collect()[0]
+        return int(rows), int(digest), ""
     except PySparkException as error:
-        return 0, first_line(error)
+        return 0, 0, first_line(error)
 
 
 def _heal_lost(lake: "Lake", lost: set[int], done: Restored, lease: Lease) -> None:

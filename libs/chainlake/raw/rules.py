@@ -73,7 +73,7 @@ def link(
         return taken[height] if height in taken else held(height)
 
     for header in headers:
-        fault = header.error or _gap(header, head)
+        fault = _unreadable(header) or _gap(header, head)
         if fault:
             return [*actions, Broken(fault)]
         if head is not None and header.height <= head[0]:
@@ -97,6 +97,11 @@ def link(
         taken[header.height] = header.hash
         follows = True
     return actions
+
+
+def _unreadable(header: Header) -> str | None:
+    """Why a block could not be read, and where it is."""
+    return f"{header.source} at {header.position}: {header.error}" if header.error else None
 
 
 def _gap(header: Header, head: tuple[int, bytes] | None) -> str | None:
