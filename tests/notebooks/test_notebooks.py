@@ -14,7 +14,7 @@ ALL = sorted(NOTEBOOKS.rglob("*.ipynb"))
 
 def test_every_notebook_runs(demo_home: Path) -> None:
     environment = {**os.environ, "LAKE_HOME": str(demo_home), "LAKE_PARAM_QUICK": "true"}
-    command = [sys.executable, "-m", "pytest", "--nbmake", "--nbmake-timeout=300", "-q", "-p", "no:cacheprovider", *map(str, ALL)]
+    command = [sys.executable, "-m", "pytest", "--nbmake", "--nbmake-timeout=300", "-v", "-p", "no:cacheprovider", *map(str, ALL)]
     done = subprocess.run(command, env=environment, cwd=NOTEBOOKS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-3000:]
     assert f"{len(ALL)} passed" in done.stdout

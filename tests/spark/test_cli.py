@@ -25,7 +25,7 @@ def test_status_as_documented(lake_command) -> None:  # type: ignore[no-untyped-
     assert code == 0 and set(told) == {"stages", "orphan_rows", "orphan_bytes"}
     assert {field for one in told["stages"] for field in one} == set(StageStatus.__dataclass_fields__)
     document = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
-    assert all(f"`{field}`" in document for field in StageStatus.__dataclass_fields__)
+    assert all(f"`stages[].{field}`" in document for field in StageStatus.__dataclass_fields__)
     heads = {(one["stage"], one["chain"]): one["head"] for one in told["stages"]}
     assert heads["raw.logs", "demo-evm"] == 19 and heads["raw.cage", "demo-cardano"] > 0
     code, out, _ = lake_command("status")

@@ -25,9 +25,9 @@ def held(count: int, branch: str = "a", first: int = 1) -> Blocks:
     return {height: f"{height}{branch}".encode() for height in range(first, first + count)}
 
 
-def linked(headers: Sequence[Header], ours: Blocks, window: int = 0) -> list[Action]:
+def linked(headers: Sequence[Header], ours: Blocks, window: int = 0, final: int = -1) -> list[Action]:
     head = (max(ours), ours[max(ours)]) if ours else None
-    return link(headers, head, ours.get, window)
+    return link(headers, head, ours.get, window, final)
 
 
 def reason(actions: Sequence[Action]) -> str:
@@ -128,11 +128,15 @@ def test_forks_back_and_forth_are_followed_each_time() -> None:
 def test_a_bad_block_keeps_what_came_before_and_nothing_after() -> None:
     bad = header(2, 0, "", "", error="line 3 of blocks.jsonl is not JSON")
     headers = [*run_of(4, 2, "a", "3a"), bad, *run_of(6, 2, "a", "5a", place=3)]
-    assert linked(headers, held(3)) == [Advance(0, 1, 3, 5, b"5a"), Broken("line 3 of blocks.jsonl is not JSON")]
+    assert linked(headers, held(3)) == [
+        Advance(0, 1, 3, 5, b"5a"),
+        Broken(f"{bad.source} at {bad.position}: line 3 of blocks.jsonl is not JSON"),
+    ]
 
 
 def test_a_bad_block_alone_takes_nothing() -> None:
-    assert linked([header(0, 0, "", "", error="cut off")], {}) == [Broken("cut off")]
+    bad = header(0, 0, "", "", error="cut off")
+    assert linked([bad], {}) == [Broken(f"{bad.source} at {bad.position}: cut off")]
 
 
 @dataclass(frozen=True)
@@ -169,16 +173,18 @@ def deliveries(draw: st.DrawFn) -> tuple[list[Node], list[Node], int]:
 
 
 def followed(ours: list[Node], delivered: Sequence[Node], window: int) -> tuple[list[Node], bool]:
-    """The chain of a follower that keeps a plain list, and whether it had to stop."""
+    """The chain of a follower that keeps a plain list, and whether it had to stop. The window counts from the highest head."""
     chain = list(ours)
+    top = max((node.height for node in chain), default=-1)
     for node in delivered:
+        top = max(top, chain[-1].height if chain else -1)
         if node in chain:
             continue
         if not chain or (node.parent == chain[-1].number):
             chain.append(node)
             continue
         at = next((i for i, one in enumerate(chain) if one.number == node.parent), None)
-        if at is None or not 0 < len(chain) - 1 - at <= window:
+        if at is None or not 0 < len(chain) - 1 - at <= window or node.height <= top - window:
             return chain, True
         chain = [*chain[: at + 1], node]
     return chain, False
@@ -218,9 +224,12 @@ def test_two_batches_give_the_same_chain_as_one(case: tuple[list[Node], list[Nod
     ours, delivered, window = case
     whole = followed(ours, delivered, window)
     chain, stopped = ours, False
+    top = max((node.height for node in ours), default=-1)
     for part in (delivered[:cut], delivered[cut:]):
         if not stopped:
             hashes = {node.height: node.header(0).hash for node in chain}
             headers = [node.header(place) for place, node in enumerate(part)]
-            chain, stopped = applied(chain, part, linked(headers, hashes, window))
+            actions = linked(headers, hashes, window, top - window)
+            chain, stopped = applied(chain, part, actions)
+            top = max([top, *(action.height for action in actions if isinstance(action, Advance))])
     assert (chain, stopped) == whole

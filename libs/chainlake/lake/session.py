@@ -1,14 +1,19 @@
 """The one way to a Spark session: the active one (Databricks), a remote one, or the local server of this home."""
 
 import importlib.util
+import logging
 import os
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from chainlake.lake import server
 from chainlake.lake.home import Home, find_home
 
 _ours: dict[str, SparkSession] = {}
+
+for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they repeat every error that we raise anyway
+    PySparkLogger.getLogger(_name).setLevel(logging.CRITICAL + 1)
 
 
 def get_spark(home: Home | None = None) -> SparkSession:
