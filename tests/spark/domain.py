@@ -143,9 +143,10 @@ def extend(lake: Lake, chain: str, to: int, branches: str = "0:1", **more: str) 
     lake.chains.add(Chain(chain, "test", "made up", {"to": str(to), "branches": branches, **more}))
 
 
-def run_all(lake: Lake, max_blocks: int = 1000, stages: tuple[str, ...] = STAGES) -> None:
+def run_all(lake: Lake, chain: str = "", max_blocks: int = 1000, stages: tuple[str, ...] = STAGES) -> None:
+    """Run the stages over one chain, or over all that the lake knows."""
     for stage in stages:
-        lake.run_stage(stage, max_blocks=max_blocks)
+        lake.run_stage(stage, chains=chain, max_blocks=max_blocks)
 
 
 def balances(lake: Lake, chain: str, **when: object) -> Mapping[str, int]:

@@ -28,8 +28,8 @@ def story(lake: Lake) -> dict[str, object]:
     """30 blocks in batches of 12, back to 17 (in the middle of a batch), then on to 40 on another branch."""
     chain = "story"
     extend(lake, chain, 30, ONE)
-    run_all(lake, stages=STAGES[:2])
-    run_all(lake, max_blocks=12, stages=STAGES[2:])
+    run_all(lake, chain, stages=STAGES[:2])
+    run_all(lake, chain, max_blocks=12, stages=STAGES[2:])
     middle = datetime.now(timezone.utc)
     before = lake.ledger.read().of("silver.test", chain).seq()
     lake.pin()
@@ -37,7 +37,7 @@ def story(lake: Lake) -> dict[str, object]:
     lake.unpin()
     rolled = lake.rollback("raw.test", chain, 17, why="the source was wrong")
     extend(lake, chain, 40, TWO)
-    run_all(lake)
+    run_all(lake, chain)
     return {"chain": chain, "middle": middle, "seq": before, "pinned": pinned, "rolled": rolled}
 
 

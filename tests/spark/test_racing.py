@@ -12,7 +12,7 @@ from tests.spark.writer import spawn
 
 def test_two_writers_race_and_every_block_is_there_once(lake: Lake, home: Home, chain: str) -> None:
     extend(lake, chain, 12)
-    run_all(lake, stages=("raw.test", "bronze.test"))
+    run_all(lake, chain, stages=("raw.test", "bronze.test"))
     writers = [spawn(home.path, lake.namespace.prefix, "run", chain, "3", "silver.test") for _ in range(2)]
     said = [writer.communicate(timeout=240)[0] for writer in writers]
     assert sorted(writer.returncode for writer in writers) in ([0, 0], [0, 3]), said
@@ -26,9 +26,9 @@ def test_a_paused_writer_that_wakes_up_with_an_old_epoch_is_fenced(
     lake: Lake, home: Home, chain: str, tmp_path: Path, monkeypatch
 ) -> None:  # type: ignore[no-untyped-def]
     extend(lake, chain, 4)
-    run_all(lake, stages=("raw.test", "bronze.test", "silver.test"))
+    run_all(lake, chain, stages=("raw.test", "bronze.test", "silver.test"))
     extend(lake, chain, 8)
-    run_all(lake, stages=("raw.test", "bronze.test"))
+    run_all(lake, chain, stages=("raw.test", "bronze.test"))
     signal_file = tmp_path / "paused"
     sleeper = spawn(
         home.path,
@@ -60,9 +60,9 @@ def test_a_paused_writer_that_wakes_up_with_an_old_epoch_is_fenced(
 
 def test_a_rollback_stops_the_writer_at_work(lake: Lake, home: Home, chain: str, tmp_path: Path) -> None:
     extend(lake, chain, 6)
-    run_all(lake, stages=("raw.test", "bronze.test", "silver.test"))
+    run_all(lake, chain, stages=("raw.test", "bronze.test", "silver.test"))
     extend(lake, chain, 9)
-    run_all(lake, stages=("raw.test", "bronze.test"))
+    run_all(lake, chain, stages=("raw.test", "bronze.test"))
     signal_file = tmp_path / "paused"
     writer = spawn(
         home.path,

@@ -10,7 +10,7 @@ from tests.spark.domain import STAGES, expected_balances, expected_total, extend
 
 def test_no_reader_sees_two_heights(lake: Lake, chain: str) -> None:
     extend(lake, chain, 40)
-    run_all(lake, stages=STAGES[:2])
+    run_all(lake, chain, stages=STAGES[:2])
     lake.run_stage("silver.test", chains=chain, to_height=6)
     torn: list[object] = []
     reads = []
