@@ -1,5 +1,6 @@
 """Two writers on one stage: one commit per seq, the loser stops, a paused writer that wakes up is fenced."""
 
+import subprocess
 import time
 from pathlib import Path
 
@@ -8,6 +9,25 @@ from chainlake.lake.home import Home
 from chainlake.lake.verify import verify
 from tests.spark.domain import expected_total, extend, run_all, total
 from tests.spark.writer import spawn
+
+
+def paused_writer(lake: Lake, home: Home, chain: str, failpoint: str, signal_file: Path) -> "subprocess.Popen[str]":
+    """A writer of silver.test that stands still at a failpoint until the file is gone."""
+    writer = spawn(
+        home.path,
+        lake.namespace.prefix,
+        "run",
+        chain,
+        "8",
+        "silver.test",
+        failpoint=f"pause:{failpoint}",
+        LAKE_FAILPOINT_FILE=str(signal_file),
+    )
+    deadline = time.monotonic() + 120
+    while not signal_file.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert signal_file.exists(), "the writer reached its pause"
+    return writer
 
 
 def test_two_writers_race_and_every_block_is_there_once(lake: Lake, home: Home, chain: str) -> None:
@@ -30,20 +50,7 @@ def test_a_paused_writer_that_wakes_up_with_an_old_epoch_is_fenced(
     extend(lake, chain, 8)
     run_all(lake, chain, stages=("raw.test", "bronze.test"))
     signal_file = tmp_path / "paused"
-    sleeper = spawn(
-        home.path,
-        lake.namespace.prefix,
-        "run",
-        chain,
-        "8",
-        "silver.test",
-        failpoint="pause:before_ledger",
-        LAKE_FAILPOINT_FILE=str(signal_file),
-    )
-    deadline = time.monotonic() + 120
-    while not signal_file.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert signal_file.exists(), "the writer reached its pause"
+    sleeper = paused_writer(lake, home, chain, "before_ledger", signal_file)
     monkeypatch.setattr("chainlake.lake.lease.LeaseRow.is_free", lambda self: True)
     with lake.lease("silver.test", chain) as lease:
         taken = lake.ledger.read().of("silver.test", chain).commits[-1]
@@ -64,19 +71,7 @@ def test_a_rollback_stops_the_writer_at_work(lake: Lake, home: Home, chain: str,
     extend(lake, chain, 9)
     run_all(lake, chain, stages=("raw.test", "bronze.test"))
     signal_file = tmp_path / "paused"
-    writer = spawn(
-        home.path,
-        lake.namespace.prefix,
-        "run",
-        chain,
-        "8",
-        "silver.test",
-        failpoint="pause:after_appends",
-        LAKE_FAILPOINT_FILE=str(signal_file),
-    )
-    deadline = time.monotonic() + 120
-    while not signal_file.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    writer = paused_writer(lake, home, chain, "after_appends", signal_file)
     lake.rollback("silver.test", chain, 2, why="an operator steps in")
     signal_file.unlink()
     said = writer.communicate(timeout=120)[0]
