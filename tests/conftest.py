@@ -38,7 +38,7 @@ def make_lake(home: Home) -> Callable[..., Lake]:
 
     def make(lane: str | None = None, prefix: str | None = None) -> Lake:
         name = prefix or f"t{os.getpid()}_{next(_numbers)}_"
-        return open_lake(home.path, schema_prefix=name, stages=test_stages(lane), directories=[TABLES])
+        return open_lake(home.path, schema_prefix=name, stages=test_stages(lane), directories=[TABLES], standard=False)
 
     return make
 
@@ -61,3 +61,9 @@ def demo_home(home: Home) -> Path:
 
     assert main(["up", "--size", "tiny", "--home", str(home.path)]) == 0
     return home.path
+
+
+@pytest.fixture(scope="session")
+def full_lake(home: Home) -> Lake:
+    """A lake with the tables and stages of all domains, shared too."""
+    return open_lake(home.path, schema_prefix=f"t{os.getpid()}_full_")

@@ -13,26 +13,28 @@ from chainlake.lake.clock import now
 from chainlake.lake.visibility import Commit, LedgerView
 
 
-def test_every_physical_table_has_the_declared_columns_comments_and_retention(lake: Lake) -> None:
-    for table in lake.catalog.data_tables():
-        for stored in lake.catalog.physical_tables(table):
-            fields = lake.spark.table(lake.catalog.full_name(stored)).schema.fields
+def test_every_physical_table_has_the_declared_columns_comments_and_retention(full_lake: Lake) -> None:
+    for table in full_lake.catalog.data_tables():
+        for stored in full_lake.catalog.physical_tables(table):
+            fields = full_lake.spark.table(full_lake.catalog.full_name(stored)).schema.fields
             assert [f.name for f in fields] == [column.name for column in table.stored], stored
             assert [f.metadata.get("comment") for f in fields] == [column.comment for column in table.stored], stored
-    properties = dict(lake.spark.sql(f"SHOW TBLPROPERTIES {lake.namespace.store('raw.blocks')}").collect())
+    properties = dict(full_lake.spark.sql(f"SHOW TBLPROPERTIES {full_lake.namespace.store('raw.blocks')}").collect())
     assert properties["delta.logRetentionDuration"] == properties["delta.deletedFileRetentionDuration"] == "interval 30 days"
     assert properties["delta.constraints.hash_present"].replace(" ", "") == "length(hash)>0"
 
 
-def test_views_explain_their_columns(lake: Lake) -> None:
-    fields = {f.name: f.metadata.get("comment") for f in lake.spark.table(lake.namespace.view("raw.blocks")).schema.fields}
+def test_views_explain_their_columns(full_lake: Lake) -> None:
+    fields = {
+        f.name: f.metadata.get("comment") for f in full_lake.spark.table(full_lake.namespace.view("raw.blocks")).schema.fields
+    }
     assert list(fields)[:4] == ["chain", "height", "hash", "parent_hash"] and all(fields.values())
 
 
-def test_a_constraint_holds(lake: Lake) -> None:
-    name = lake.namespace.store("raw.blocks")
+def test_a_constraint_holds(full_lake: Lake) -> None:
+    name = full_lake.namespace.store("raw.blocks")
     with pytest.raises(PySparkException, match="hash_present"):
-        lake.spark.sql(f"INSERT INTO {name} VALUES ('c', 1, 1, X'', X'00', NULL, X'00', 's', 0)")
+        full_lake.spark.sql(f"INSERT INTO {name} VALUES ('c', 1, 1, X'', X'00', NULL, X'00', 's', 0)")
 
 
 def test_drift_is_an_error_that_says_how_to_fix_it_and_a_migration_does(make_lake: Callable[..., Lake], tmp_path: Path) -> None:

@@ -29,6 +29,11 @@ def block_name(branch: str, height: int) -> str:
     return json.loads(evm_line(height, branch))["block"]["hash"]
 
 
+@pytest.fixture
+def lake(full_lake: Lake) -> Lake:
+    return full_lake
+
+
 def heads(lake: Lake, chain: str) -> list[tuple[int, str]]:
     rows = lake.table("raw.blocks", chain=chain).select("height", "hash").orderBy("height").collect()
     return [(row[0], "0x" + bytes(row[1]).hex()) for row in rows]

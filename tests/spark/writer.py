@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def main(arguments: list[str]) -> int:
     home, prefix, action, *rest = arguments
-    lake = open_lake(home, schema_prefix=prefix, stages=test_stages(), directories=[TABLES])
+    lake = open_lake(home, schema_prefix=prefix, stages=test_stages(), directories=[TABLES], standard=False)
     try:
         if action == "run":
             chain, max_blocks, *stages = rest

@@ -14,6 +14,7 @@ from chainlake.paths import project_root
 ROOT = project_root()
 CLASSIC = {"rdd", "parallelize", "sparkContext", "SparkContext", "_jvm", "_jsc", "_jdf", "_sc", "DeltaTable"}
 BUILDERS = {"libs/chainlake/lake/session.py", "libs/chainlake/lake/server.py"}
+DELTA_RS = "libs/chainlake/lake/delta_rs.py"
 OUTSIDE = "../" + "shared"
 MACHINE = re.compile(r"(?<![\w.])/" + r"work/|/home/\w+/|/Users/\w+/")
 
@@ -94,9 +95,14 @@ def test_there_is_something_to_scan() -> None:
     assert "libs/chainlake/lake/commit.py" in found and any(name.endswith(".ipynb") and text for name, text in found.items())
 
 
-@pytest.mark.parametrize("name", sorted(sources()))
+@pytest.mark.parametrize("name", sorted(set(sources()) - {DELTA_RS}))
 def test_only_spark_connect_is_used(name: str) -> None:
     assert classic_api(sources()[name]) == []
+
+
+def test_the_class_of_delta_rs_is_met_in_one_module_only() -> None:
+    assert {text.partition(": ")[2] for text in classic_api(sources()[DELTA_RS])} == {"DeltaTable"}
+    assert "from deltalake import DeltaTable" in sources()[DELTA_RS] and "pyspark" not in sources()[DELTA_RS]
 
 
 @pytest.mark.parametrize("name", sorted(set(sources()) - BUILDERS))

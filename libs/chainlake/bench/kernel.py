@@ -78,9 +78,9 @@ class Bench:
             path = directory / f"{name.replace('.', '/')}.sql"
             path.parent.mkdir(exist_ok=True)
             path.write_text(DDL.format(name=name), encoding="utf-8")
-        stage = Stage("silver.bench", "bench", tuple(TABLES), ("raw.logs",))
+        stage = Stage("silver.bench", "bench", tuple(TABLES))
         self.size = size
-        self.lake: Lake = open_lake(home, schema_prefix=prefix, stages=[stage], directories=[directory])
+        self.lake: Lake = open_lake(home, schema_prefix=prefix, stages=[stage], directories=[directory], standard=False)
         self.lake.chains.add(Chain(CHAIN, "bench", "made up", {}))
         self.spark = self.lake.spark
         self.numbers = itertools.count(1)

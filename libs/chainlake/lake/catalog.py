@@ -16,11 +16,13 @@ from pyspark.sql import SparkSession
 
 from chainlake.errors import BadInput
 from chainlake.lake import views
+from chainlake.lake.control import ControlTables
 from chainlake.lake.ddl import Column, Table, load
 from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.migrations import find, migrate
 from chainlake.lake.names import SCHEMAS, Namespace, physical
-from chainlake.lake.visibility import LedgerView
+from chainlake.lake.visibility import Commit, LedgerView
+from chainlake.paths import tables_dir
 
 PROPERTIES = {
     "delta.enableDeletionVectors": "false",
@@ -39,7 +41,8 @@ class Catalog:
         self.namespace = namespace
         self._location = location
         self._directories = list(directories)
-        self.tables: dict[str, Table] = {}
+        self.control = ControlTables(spark, namespace, location)
+        self.tables = {name: table for name, table in load(tables_dir()).items() if table.is_control}
         for directory in self._directories:
             self.tables.update(load(directory))
 
@@ -100,9 +103,9 @@ class Catalog:
         if ledger is None:
             from chainlake.lake.ledger import Ledger
 
-            ledger = Ledger(self._spark, self.namespace, self.control_log("ledger")).read(check=False)
+            ledger = Ledger(self._spark, self.namespace, self.control, self.control_log("ledger")).read(check=False)
         tables = list(only) if only is not None else self.data_tables()
-        statements = [views.reader_view(self.namespace, t, compacted_heights(t, ledger)) for t in tables]
+        statements = [views.reader_view(self.namespace, t, usable_bases(t, ledger)) for t in tables]
         self._parallel(statements)
 
     def assert_properties(self, stored: str) -> None:
@@ -195,10 +198,10 @@ def drift(found: Mapping[str, tuple[str, bool]], declared: Iterable[Column]) -> 
     return "; ".join(parts + changed)
 
 
-def compacted_heights(table: Table, ledger: LedgerView) -> dict[str, int]:
-    """The height of the usable base of each chain that has one."""
+def usable_bases(table: Table, ledger: LedgerView) -> dict[str, Commit]:
+    """The compact row of the usable base of each chain that has one."""
     histories = ((chain, h) for (stage, chain), h in ledger.histories().items() if stage in table.stages)
-    return {chain: base.height for chain, history in histories if (base := history.base()) is not None}
+    return {chain: base for chain, history in histories if (base := history.base()) is not None}
 
 
 def _constraint(full_name: str, name: str, condition: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from chainlake.errors import BadInput, LeaseHeld
-from chainlake.lake.catalog import compacted_heights
+from chainlake.lake.catalog import usable_bases
 from chainlake.lake.clock import actor, new_commit_id, now
 from chainlake.lake.commit import append
 from chainlake.lake.ddl import Table
@@ -109,10 +109,10 @@ def _compact_lane(lake: "Lake", stage: Stage, chains: list[str], lease: Lease, f
 
 def _make_views(lake: "Lake", stage: Stage, tables: list[Table]) -> None:
     """Let the SQL views start from the base. A rollback below it at the same moment is seen by looking again."""
-    before = None
-    while before != (now_compacted := [compacted_heights(t, lake.ledger.read([stage.name])) for t in tables]):
-        before = now_compacted
-        lake.catalog.make_views(lake.ledger.read([stage.name]), tables)
+    made = None
+    while made != (bases := [usable_bases(t, view := lake.ledger.read([stage.name])) for t in tables]):
+        made = bases
+        lake.catalog.make_views(view, tables)
 
 
 def _write_base(

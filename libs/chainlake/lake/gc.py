@@ -151,6 +151,7 @@ def _delete(lake: "Lake", garbage: Iterable[Garbage]) -> None:
         plan.setdefault(one.table, []).append(one)
     if not plan:
         return
+    lake.catalog.make_views()  # a view may still name a base that goes now
     maintenance, action = Maintenance(lake), secrets.token_hex(8)
     maintenance.record("gc", action, "started", {table: _remaining(items) for table, items in plan.items()})
     for table, items in plan.items():

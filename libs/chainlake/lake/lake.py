@@ -13,7 +13,6 @@ from chainlake.errors import BadInput
 from chainlake.lake import stopping
 from chainlake.lake.catalog import Catalog
 from chainlake.lake.chains import Chain, Chains
-from chainlake.lake.control import ControlTables
 from chainlake.lake.guardrail import Guardrail
 from chainlake.lake.health import Health
 from chainlake.lake.home import Home, find_home
@@ -47,10 +46,10 @@ class Lake:
     ) -> None:
         self.spark = spark
         self.namespace = namespace
-        self.catalog = Catalog(spark, namespace, location, [tables_dir(), *directories])
+        self.catalog = Catalog(spark, namespace, location, directories)
         self.catalog.ensure()
-        self.control = ControlTables(spark, namespace)
-        self.ledger = Ledger(spark, namespace, self.catalog.control_log("ledger"))
+        self.control = self.catalog.control
+        self.ledger = Ledger(spark, namespace, self.control, self.catalog.control_log("ledger"))
         self.stages = Stages(tuple(stages))
         self.chains = Chains(self.control)
         self.health = Health(self.control)
@@ -137,7 +136,7 @@ class Lake:
                 for lane, members in self._lanes(stage, wanted).items():
                     summaries += self._run_lane(stage, lane, members, degraded, limits)
         finally:
-            self.runs.flush()
+            self.runs.close()
         return pd.DataFrame([vars(summary) for summary in summaries], columns=list(vars(ChainSummary("", ""))))
 
     def require_healthy(self, stage: str) -> None:
@@ -151,8 +150,11 @@ class Lake:
     @contextmanager
     def lease(self, stage: str, lane: str) -> Iterator[Lease]:
         """The right to write a lane."""
-        with Lease(self.control, self.ledger, self.catalog.control_log("leases"), stage, lane) as lease:
+        with self._lease(stage, lane) as lease:
             yield lease
+
+    def _lease(self, stage: str, lane: str) -> Lease:
+        return Lease(self.control, self.ledger, self.catalog.control_log("leases"), stage, lane)
 
     def _check_stages(self) -> None:
         """A stage writes exactly the tables that name it; otherwise its rows would never be seen."""
@@ -189,10 +191,13 @@ class Lake:
         going = [chain for chain in members if (stage.name, chain) not in degraded]
         if not going:
             return stopped
-        make = stage.runner or LaneRun
-        with self.lease(stage.name, lane) as lease:
-            run = make(self, stage, going, lease, *limits)
-            return stopped + run.run()
+        lease = self._lease(stage.name, lane)
+        run = (stage.runner or LaneRun)(self, stage, going, lease, *limits)
+        if run.has_work():
+            with lease:
+                run.run()
+                self.runs.flush()
+        return stopped + run.summary()
 
 
 def open_lake(
@@ -202,12 +207,18 @@ def open_lake(
     schema_prefix: str = "",
     stages: Iterable[Stage] = (),
     directories: Sequence[Path] = (),
+    standard: bool = True,
 ) -> Lake:
-    """Open the lake of a home (local) or of a catalog and schema prefix (Databricks; default: from the environment)."""
+    """Open the lake of a home (local) or of a catalog and schema prefix (Databricks; default: from the environment).
+
+    `stages` and `directories` (of table declarations) come beside those of the five domains, or with `standard=False` instead.
+    """
     from chainlake.stages import all_stages
 
     names = Namespace(catalog or os.environ.get("LAKE_CATALOG", ""), schema_prefix or os.environ.get("LAKE_PREFIX", ""))
+    every = (*all_stages(), *stages) if standard else tuple(stages)
+    places = [tables_dir(), *directories] if standard else list(directories)
     if not is_local():
-        return Lake(get_spark(), names, None, (*all_stages(), *stages), directories)
+        return Lake(get_spark(), names, None, every, places)
     place: Home = find_home(home)
-    return Lake(get_spark(place), names, place.warehouse, (*all_stages(), *stages), directories)
+    return Lake(get_spark(place), names, place.warehouse, every, places)

@@ -10,13 +10,14 @@ from dataclasses import asdict, fields, replace
 from datetime import timezone
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from chainlake.errors import BadInput, Fenced
 from chainlake.lake.clock import new_commit_id, now
+from chainlake.lake.control import ControlTables
 from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.names import Namespace
 from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView, problems
@@ -27,19 +28,19 @@ COLUMNS = [column.name for column in fields(Commit)]
 class Ledger:
     """The ledger of one lake."""
 
-    def __init__(self, spark: SparkSession, namespace: Namespace, log: DeltaLog) -> None:
+    def __init__(self, spark: SparkSession, namespace: Namespace, control: ControlTables, log: DeltaLog) -> None:
         self._spark = spark
         self._namespace = namespace
+        self._control = control
         self._log = log
-        self._schema: StructType | None = None
         self.table = namespace.control("ledger")
 
     def read(self, stages: Iterable[str] | None = None, check: bool = True) -> LedgerView:
         """The ledger now, optionally of some stages only. A ledger that contradicts itself is refused unless `check` is off."""
-        frame = self._spark.table(self.table)
+        rows = self._control.arrow("ledger")
         if stages is not None:
-            frame = frame.filter(F.col("stage").isin(list(stages)))
-        view = LedgerView(_commits(frame))
+            rows = rows.filter(pc.is_in(rows["stage"], pa.array(list(stages), pa.string())))
+        view = LedgerView(_commit(row) for row in rows.select(COLUMNS).to_pylist())
         wrong = [text for history in view.histories().values() for text in problems(history)] if check else []
         if wrong:
             raise BadInput(f"control.ledger is corrupt: {wrong[0]}; see lake verify and docs/operations.md on repairing it")
@@ -108,15 +109,9 @@ class Ledger:
         return None
 
     def _frame(self, rows: Sequence[Commit]) -> DataFrame:
-        if self._schema is None:
-            self._schema = self._spark.table(self.table).schema
-        schema = self._schema
+        schema = self._control.schema("ledger")
         values = [asdict(row) for row in rows]
         return self._spark.createDataFrame([tuple(value[f.name] for f in schema.fields) for value in values], schema)
-
-
-def _commits(frame: DataFrame) -> list[Commit]:
-    return [_commit(row) for row in frame.select(*COLUMNS).toArrow().to_pylist()]
 
 
 def _commit(row: dict[str, Any]) -> Commit:

@@ -86,7 +86,13 @@ class LaneRun:
         self.view = LedgerView(())
         self.options = {chain: lake.chain(chain).options for chain in chains}
 
-    def run(self) -> list[ChainSummary]:
+    def has_work(self) -> bool:
+        """A look before the lease is taken: a run with nothing to do writes nothing at all."""
+        self.refresh()
+        self.check_lane()
+        return self.stage.is_source or self.has_more()
+
+    def run(self) -> None:
         """Go on until caught up, stopped, or broken."""
         started = time.monotonic()
         try:
@@ -105,9 +111,13 @@ class LaneRun:
         finally:
             self.progress.close()
             for summary in self.summaries.values():
-                head = self.view.of(self.stage.name, summary.chain).head()
-                summary.height = head.height if head else None
                 summary.seconds = round(time.monotonic() - started, 2)
+
+    def summary(self) -> list[ChainSummary]:
+        """What was done to each chain, and where it stands."""
+        for summary in self.summaries.values():
+            head = self.head(summary.chain)
+            summary.height = head.height if head else None
         return list(self.summaries.values())
 
     def check_lane(self) -> None:
@@ -128,7 +138,7 @@ class LaneRun:
 
     def has_more(self) -> bool:
         """Inputs moved since the last look."""
-        return bool(self.overtaken() or self.plan())
+        return bool(self.overtaken() or self.available())
 
     def step(self) -> bool:
         """One batch; False when there is nothing to do."""
@@ -176,6 +186,11 @@ class LaneRun:
 
     def plan(self) -> dict[str, tuple[int, int]]:
         """The next heights of each chain: at most `max_blocks` a chain and about `max_rows` in all."""
+        ranges = self.available()
+        return self.bounded(ranges) if ranges else {}
+
+    def available(self) -> dict[str, tuple[int, int]]:
+        """What the inputs have for each chain, at most `max_blocks` of it."""
         ranges = {}
         for chain in self.active():
             heads = [self.view.of(name, chain).head() for name in self.stage.inputs]
@@ -187,7 +202,7 @@ class LaneRun:
             high = self.bound(low, min(head.height for head in heads if head))
             if high > low:
                 ranges[chain] = (low, high)
-        return self.bounded(ranges) if ranges else {}
+        return ranges
 
     def bound(self, low: int, available: int) -> int:
         """How far a batch from `low` may go."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from chainlake.lake.ddl import Table
 from chainlake.lake.names import Namespace
+from chainlake.lake.visibility import Commit
 
 MOST_CHAINS = 64
 
@@ -13,20 +14,31 @@ def visible_view(namespace: Namespace) -> str:
     return f"""
 CREATE OR REPLACE VIEW {namespace.control("visible")}
 COMMENT 'Commits that can be seen: heights in (base_height, limit_height] of each'
-AS SELECT stage, lane, chain, seq, commit_id, kind, base_height, height, least(height, coalesce(floor, height)) AS limit_height
+AS {_visible(namespace, "true")}"""
+
+
+def _visible(namespace: Namespace, wanted: str) -> str:
+    """Commits among the wanted ledger rows that can be seen. The rows must hold all rollbacks of their stage and chain."""
+    return f"""SELECT stage, lane, chain, seq, commit_id, kind, base_height, height,
+  least(height, coalesce(floor, height)) AS limit_height
 FROM (
   SELECT stage, lane, chain, seq, commit_id, kind, base_height, height,
     min(CASE WHEN kind = 'rollback' THEN height END) OVER (
       PARTITION BY stage, chain ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS floor,
     max(CASE WHEN kind = 'compact' THEN seq END) OVER (PARTITION BY stage, chain) AS newest_base
-  FROM {namespace.control("ledger")})
+  FROM {namespace.control("ledger")}
+  WHERE {wanted})
 WHERE (kind = 'advance' AND least(height, coalesce(floor, height)) > base_height)
    OR (kind = 'compact' AND seq = newest_base AND coalesce(floor, height) >= height)"""
 
 
-def reader_view(namespace: Namespace, table: Table, compacted: Mapping[str, int] | None = None) -> str:
-    """The view that people query. `compacted` gives the height of each chain's base: rows up to it need not be read."""
-    body = _state(namespace, table, compacted or {}) if table.kind == "state" else _events(namespace, table)
+def reader_view(namespace: Namespace, table: Table, bases: Mapping[str, Commit] | None = None) -> str:
+    """The view that people query. `bases` are the newest usable compact rows by chain: what they hold is read from the base.
+
+    They are written into the view as they are, so a view must be made anew before one of them stops being usable: before a
+    rollback below it, and before its rows are collected.
+    """
+    body = _state(namespace, table, bases or {}) if table.kind == "state" else _events(namespace, table)
     comments = ", ".join(f"`{name}` COMMENT '{_quoted(text)}'" for name, text in shown_columns(table).items())
     return f"CREATE OR REPLACE VIEW {namespace.view(table.name)} ({comments})\nCOMMENT '{_quoted(table.description)}'\nAS {body}"
 
@@ -41,44 +53,55 @@ def shown_columns(table: Table) -> Mapping[str, str]:
 
 def _events(namespace: Namespace, table: Table) -> str:
     return f"""SELECT {_shown("t", table)}
-FROM {_visible(namespace, table)} v
+FROM ({_visible(namespace, _of(table))}) v
 JOIN {namespace.store(table.name)} t ON t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height
 WHERE v.kind = 'advance'"""
 
 
-def _state(namespace: Namespace, table: Table, compacted: Mapping[str, int]) -> str:
+def _state(namespace: Namespace, table: Table, bases: Mapping[str, Commit]) -> str:
     keys = ", ".join(f"t.`{name}`" for name in ("_chain", *table.state_key))
     tail = f"""SELECT t.*, row_number() OVER (PARTITION BY {keys} ORDER BY t._height DESC) AS _newest
-  FROM v JOIN {namespace.store(table.name)} t
+  FROM ({_visible(namespace, _of(table) + _above(bases))}) v JOIN {namespace.store(table.name)} t
     ON t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height"""
-    if not compacted:
-        return f"""WITH v AS (SELECT * FROM {_visible(namespace, table)})
-SELECT {_shown("t", table)} FROM (
+    if not bases:
+        return f"""SELECT {_shown("t", table)} FROM (
   {tail}
   WHERE v.kind = 'advance') t
 WHERE t._newest = 1 AND NOT t._deleted"""
     same = " AND ".join(f"x.`{name}` = t.`{name}`" for name in ("_chain", *table.state_key))
-    return f"""WITH v AS (SELECT * FROM {_visible(namespace, table)}),
-b AS (SELECT chain, commit_id AS base_commit, height AS base_height FROM v WHERE kind = 'compact'),
+    rows = ", ".join(f"('{chain}', {base.commit_id}, {base.height})" for chain, base in sorted(bases.items()))
+    return f"""WITH b(chain, commit_id, height) AS (VALUES {rows}),
 t AS (SELECT * FROM ({tail}
   LEFT JOIN b ON b.chain = t._chain
-  WHERE v.kind = 'advance' AND t._height > coalesce(b.base_height, -1){_pruned(compacted)}) WHERE _newest = 1)
-SELECT {_shown("x", table)} FROM b JOIN {namespace.base(table.name)} x ON x._commit = b.base_commit AND x._chain = b.chain
+  WHERE v.kind = 'advance' AND t._height > coalesce(b.height, -1){_pruned(bases)}) WHERE _newest = 1)
+SELECT {_shown("x", table)} FROM b JOIN {namespace.base(table.name)} x ON x._commit = b.commit_id AND x._chain = b.chain
   LEFT ANTI JOIN t ON {same}
 UNION ALL SELECT {_shown("t", table)} FROM t WHERE NOT t._deleted"""
 
 
-def _pruned(compacted: Mapping[str, int]) -> str:
-    """Lets Delta skip files that hold only compacted heights. Chains that are not compacted are never skipped."""
-    if len(compacted) > MOST_CHAINS:
-        return ""
-    others = " AND ".join(f"t._chain <> '{chain}'" for chain in sorted(compacted))
-    return f"\n    AND (t._height > {min(compacted.values())} OR ({others}))"
-
-
-def _visible(namespace: Namespace, table: Table) -> str:
+def _of(table: Table) -> str:
     stages = ", ".join(f"'{stage}'" for stage in table.stages)
-    return f"(SELECT * FROM {namespace.control('visible')} WHERE stage IN ({stages}))"
+    return f"stage IN ({stages})"
+
+
+def _above(bases: Mapping[str, Commit]) -> str:
+    """Ledger rows of which something is above the base of their chain, and all rollbacks."""
+    if not bases or len(bases) > MOST_CHAINS:
+        return ""
+    lowest = min(base.height for base in bases.values())
+    return f" AND (kind = 'rollback' OR height > {lowest} OR chain NOT IN ({_chains(bases)}))"
+
+
+def _pruned(bases: Mapping[str, Commit]) -> str:
+    """Lets Delta skip files that hold only compacted heights. Chains that are not compacted are never skipped."""
+    if len(bases) > MOST_CHAINS:
+        return ""
+    lowest = min(base.height for base in bases.values())
+    return f"\n    AND (t._height > {lowest} OR t._chain NOT IN ({_chains(bases)}))"
+
+
+def _chains(bases: Mapping[str, Commit]) -> str:
+    return ", ".join(f"'{chain}'" for chain in sorted(bases))
 
 
 def _shown(alias: str, table: Table) -> str:
