@@ -22,7 +22,14 @@ class CheckFailed(LakeError):
 
 
 class BrokenPromise(LakeError):
-    """Input or state contradicts what the lake holds. The stage that raises it becomes degraded."""
+    """Input or state contradicts what the lake holds. The stage that raises it becomes degraded.
+
+    A stage of one chain may say at which `height`: the blocks before it are then committed first.
+    """
+
+    def __init__(self, message: str, height: int | None = None) -> None:
+        super().__init__(message)
+        self.height = height
 
 
 class Degraded(LakeError):

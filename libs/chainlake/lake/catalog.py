@@ -27,7 +27,6 @@ from chainlake.paths import tables_dir
 PROPERTIES = {
     "delta.enableDeletionVectors": "false",
     "delta.checkpointInterval": "100",
-    "delta.autoOptimize.autoCompact": "true",
     "delta.logRetentionDuration": "interval 30 days",
     "delta.deletedFileRetentionDuration": "interval 30 days",
 }
@@ -39,7 +38,7 @@ class Catalog:
     def __init__(self, spark: SparkSession, namespace: Namespace, location: Path | None, directories: Iterable[Path]) -> None:
         self._spark = spark
         self.namespace = namespace
-        self._location = location
+        self.location = location
         self._directories = list(directories)
         self.control = ControlTables(spark, namespace, location)
         self.tables = {name: table for name, table in load(tables_dir()).items() if table.is_control}
@@ -96,7 +95,7 @@ class Catalog:
         """What the declarations say, in short."""
         text = json.dumps({name: repr(table) for name, table in sorted(self.tables.items())})
         changes = [migration.digest for migration in find(self._directories)]
-        return hashlib.sha256(f"{text}{changes}{self._location}".encode()).hexdigest()[:16]
+        return hashlib.sha256(f"{text}{changes}{self.location}".encode()).hexdigest()[:16]
 
     def make_views(self, ledger: LedgerView | None = None, only: Iterable[Table] | None = None) -> None:
         """Views of all (or some) tables; with a ledger, state views start from the compacted base."""
@@ -170,7 +169,7 @@ class Catalog:
         return {field.name: (field.dataType.simpleString(), field.nullable) for field in schema.fields}
 
     def _path(self, schema: str, name: str) -> Path | None:
-        return self._location / f"{self.namespace.prefix}{schema}" / name if self._location else None
+        return self.location / f"{self.namespace.prefix}{schema}" / name if self.location else None
 
     def _is_made(self, schema: str, name: str) -> bool:
         path = self._path(schema, name)
@@ -209,7 +208,8 @@ def _constraint(full_name: str, name: str, condition: str) -> str:
 
 
 def _properties(table: Table) -> str:
-    merged = {**PROPERTIES, **dict(table.properties)}
+    packs_itself = not table.cluster_by and table.kind != "index"  # a clustered table would be rewritten at every append
+    merged = {**PROPERTIES, "delta.autoOptimize.autoCompact": str(packs_itself).lower(), **dict(table.properties)}
     return ", ".join(f"'{key}' = '{value}'" for key, value in merged.items())
 
 

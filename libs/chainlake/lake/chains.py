@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from chainlake.errors import BadInput
 from chainlake.lake.clock import now
@@ -46,11 +46,13 @@ class Chains:
         return self.all()[name]
 
     def add(self, chain: Chain) -> None:
-        """Remember a chain, or what changed of it. Its kind never changes."""
+        """Remember a chain, or what changed of it. Its kind never changes, and its network only when it is given."""
         check_name(chain.name)
         known = self.all().get(chain.name)
         if known and known.kind != chain.kind:
             raise BadInput(f"chain {chain.name!r} is of kind {known.kind}, not {chain.kind}: choose another name")
+        if known and "chain_id" in known.options:
+            chain = replace(chain, options={"chain_id": known.options["chain_id"], **chain.options})
         if known == chain:
             return
         row = {"chain": chain.name, "kind": chain.kind, "source": chain.source, "options": dict(chain.options), "at": now()}

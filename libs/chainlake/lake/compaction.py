@@ -16,6 +16,7 @@ from chainlake.lake.lease import Lease
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.names import physical
 from chainlake.lake.reader import Snapshot
+from chainlake.lake.session import settings
 from chainlake.lake.stage import Stage
 from chainlake.lake.visibility import COMPACT, Commit, LedgerView
 from chainlake.sources.formats import FORMATS, rollback_window
@@ -155,8 +156,13 @@ def _row(
 
 
 def _pack(lake: "Lake", stages: list[Stage]) -> None:
-    """OPTIMIZE the tables of the stages. (The control tables pack themselves as they grow.)"""
+    """OPTIMIZE the tables of the stages. (Control tables pack themselves; the sorted runs of an index must not be mixed.)"""
     maintenance = Maintenance(lake)
-    stored = {name for stage in stages for t in lake.catalog.of_stage(stage.name) for name in lake.catalog.physical_tables(t)}
-    for name in sorted(stored):
-        maintenance.optimize(lake.catalog.full_name(name), name)
+    packed: set[str] = set()
+    for stage in stages:
+        tables = [table for table in lake.catalog.of_stage(stage.name) if table.kind != "index"]
+        stored = {name for table in tables for name in lake.catalog.physical_tables(table)} - packed
+        with settings(lake.spark, stage.write_settings):
+            for name in sorted(stored):
+                maintenance.optimize(lake.catalog.full_name(name), name)
+        packed |= stored

@@ -31,6 +31,7 @@ class Snapshot:
     def __init__(self, spark: SparkSession, catalog: "Catalog", ledger: LedgerView) -> None:
         self._spark = spark
         self._catalog = catalog
+        self.control = catalog.control
         self.ledger = ledger
 
     def table(

@@ -19,13 +19,17 @@ from chainlake.lake.commit import Appended, append_all
 from chainlake.lake.failpoint import failpoint
 from chainlake.lake.going_back import hash_at, rollback_row, widen_views
 from chainlake.lake.lease import Lease
+from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.progress import Progress
 from chainlake.lake.reader import Snapshot
+from chainlake.lake.session import settings
 from chainlake.lake.stage import Batch, Output, Stage
 from chainlake.lake.visibility import ADVANCE, Commit, Head, LedgerView
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
+
+PACK_EVERY = 50
 
 
 @dataclass
@@ -84,6 +88,7 @@ class LaneRun:
         self.summaries = {chain: ChainSummary(stage.name, chain) for chain in chains}
         self.progress = Progress(stage.name)
         self.view = LedgerView(())
+        self.to_pack: set[str] = set()
         self.options = {chain: lake.chain(chain).options for chain in chains}
 
     def has_work(self) -> bool:
@@ -108,10 +113,17 @@ class LaneRun:
                     self.refresh()
                     if not self.has_more():
                         break
+            self.pack()
         finally:
             self.progress.close()
             for summary in self.summaries.values():
                 summary.seconds = round(time.monotonic() - started, 2)
+
+    def pack(self) -> None:
+        """Pack the small files of tables that have had many appends since they were packed last."""
+        with settings(self.lake.spark, self.stage.write_settings):
+            for stored in sorted(self.to_pack):
+                Maintenance(self.lake).optimize(self.lake.catalog.full_name(stored), stored)
 
     def summary(self) -> list[ChainSummary]:
         """What was done to each chain, and where it stands."""
@@ -256,6 +268,9 @@ class LaneRun:
                 hashes = {chain: self.hash_at(chain, high) for chain, (_, high) in ranges.items()}
             self.write(ranges, output, hashes, timings)
         except BrokenPromise as error:
+            before = {chain: (low, error.height - 1) for chain, (low, _) in ranges.items() if error.height is not None}
+            if len(before) == 1 and all(high > low for low, high in before.values()):
+                self.advance(before, Timings())
             self.degrade(error, list(ranges), timings)
 
     def degrade(self, error: BrokenPromise, chains: Sequence[str], timings: Timings) -> None:
@@ -290,7 +305,7 @@ class LaneRun:
             )
         commit_id = new_commit_id()
         heights = (min(low for low, _ in ranges.values()), max(high for _, high in ranges.values()))
-        with timings.phase("append"):
+        with timings.phase("append"), settings(self.lake.spark, self.stage.write_settings):
             appended = append_all(self.lake.catalog, output.tables, commit_id, heights)
         rows = [
             Commit(
@@ -316,7 +331,12 @@ class LaneRun:
         ]
         with timings.phase("ledger"):
             self.commit(rows)
+        self.to_pack |= {name for name, one in appended.items() if one.version % PACK_EVERY == 0 and not self._is_index(name)}
         self.report(rows, appended, timings)
+
+    def _is_index(self, stored: str) -> bool:
+        """Rows of an index lie in sorted runs, one a commit, which packing would mix."""
+        return self.lake.catalog.declared(stored).kind == "index"
 
     def commit(self, rows: Sequence[Commit]) -> None:
         """The moment at which it happens, or does not."""

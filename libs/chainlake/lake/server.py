@@ -58,6 +58,7 @@ def spark_settings(home: Home) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.shuffle.partitions": os.environ.get("LAKE_SHUFFLE_PARTITIONS", "2"),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.databricks.delta.snapshotPartitions": "1",

@@ -3,7 +3,10 @@
 import importlib.util
 import logging
 import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
@@ -35,6 +38,21 @@ def foreign_session() -> SparkSession | None:
     """An active session that somebody else opened, as in a Databricks notebook."""
     active = SparkSession.getActiveSession()
     return None if active is None or any(active is ours for ours in _ours.values()) else active
+
+
+@contextmanager
+def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """Session settings for a while. They tune and never change results, so where a platform refuses one, work goes on without."""
+    taken = []
+    for key, value in wanted.items():
+        with suppress(PySparkException):
+            spark.conf.set(key, value)
+            taken.append(key)
+    try:
+        yield
+    finally:
+        for key in taken:
+            spark.conf.unset(key)
 
 
 def is_local() -> bool:

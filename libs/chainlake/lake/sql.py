@@ -1,16 +1,12 @@
 """`lake sql`: one read-only query over the views, at the head or as of a block or a time."""
 
 import re
-from datetime import date, datetime, timedelta
-from decimal import Decimal
-from math import isfinite
-from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from chainlake.encoding import to_hex
 from chainlake.errors import BadInput
 from chainlake.lake.restore import first_line
 from chainlake.lake.sql_text import strip_comments, tokens
@@ -39,12 +35,21 @@ def query(lake: "Lake", text: str, height: int | None = None, at: datetime | Non
     kind = check_readonly(statement)
     if height is not None or at is not None:
         statement = _as_of(lake, statement, height, at)
+    _register_functions(lake, statement)
     try:
         if kind == "query":
             lake.spark.sql(f"SELECT * FROM (\n{statement}\n) LIMIT 0").schema  # noqa: B018  a writing statement cannot be nested
         return lake.spark.sql(statement)
     except PySparkException as error:
         raise BadInput(f"the query does not work: {first_line(error)}") from None
+
+
+def _register_functions(lake: "Lake", statement: str) -> None:
+    """Table functions that the statement names."""
+    if re.search(r"\bget_logs\s*\(", statement, re.IGNORECASE):
+        from chainlake.logs.functions import register
+
+        register(lake)
 
 
 def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None) -> str:
@@ -64,31 +69,3 @@ def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None
 
     pattern = re.compile(r"(?<![\w.`])(?:`?(\w+)`?\s*\.\s*)?`?(\w+)`?\s*\.\s*`?(\w+)`?(?![\w`.])")
     return "".join(pattern.sub(stand_in, part) if kind == "code" else part for kind, part in tokens(statement))
-
-
-def to_plain(value: Any) -> Any:
-    """A value as JSON has it: binary as 0x hex, times as ISO text, intervals in seconds, what is no number as null, and
-    what JSON has nothing for as text."""
-    if value is None or isinstance(value, (bool, str)):
-        return value
-    if isinstance(value, Integral):
-        return int(value)
-    if isinstance(value, float):
-        return float(value) if isfinite(value) else None
-    if isinstance(value, (bytes, bytearray)):
-        return to_hex(bytes(value))
-    if isinstance(value, (datetime, date)):
-        return value.isoformat()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, Decimal):
-        if not value.is_finite():
-            return None
-        return int(value) if value == value.to_integral_value() else float(value)
-    if isinstance(value, dict):
-        return {str(to_plain(key)): to_plain(one) for key, one in value.items()}
-    if hasattr(value, "asDict"):
-        return to_plain(value.asDict())
-    if isinstance(value, (list, tuple)):
-        return [to_plain(one) for one in value]
-    return str(value)

@@ -66,6 +66,7 @@ class Stage:
     lane_of: Callable[[str], str] = lambda chain: chain
     max_blocks: int = 1000
     max_rows: int = 2_000_000
+    write_settings: Mapping[str, str] = field(default_factory=dict)
     runner: "type[LaneRun] | None" = None
     verify: "Callable[[Lake, str], list[str]] | None" = None
 
