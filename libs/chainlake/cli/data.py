@@ -24,11 +24,14 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         "ingest",
         parents=[common],
         help="follow a chain and take its blocks into raw",
-        epilog="example: lake ingest mainnet --kind evm --from blocks.jsonl.gz --option finalized=true",
+        epilog="examples: lake ingest mainnet --kind evm --from blocks.jsonl.gz --option finalized=true;"
+        " lake ingest mainnet --kind evm --from http://127.0.0.1:8545 --option from_block=finalized-1000",
     )
     ingest.add_argument("chain", help="a name for the chain, unique in the lake")
     ingest.add_argument("--kind", required=True, help="evm, comet, cardano, raft or river")
-    ingest.add_argument("--from", dest="source", required=True, metavar="PATH", help="file or directory of its blocks")
+    ingest.add_argument(
+        "--from", dest="source", required=True, metavar="PATH|URL", help="file or directory of its blocks, or a node (evm)"
+    )
     ingest.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the chain; repeatable")
     ingest.set_defaults(run=_ingest)
 
@@ -129,12 +132,12 @@ def _demo(given: argparse.Namespace) -> int:
 def _ingest(given: argparse.Namespace) -> int:
     from chainlake.lake import open_lake
     from chainlake.lake.chains import check_name
-    from chainlake.sources.formats import check_options, format_of
+    from chainlake.sources.formats import check_options, format_of, network_of
 
     options = parse_options(given.option)
     check_name(given.chain)
     check_options(given.kind, options)
-    format_of(given.kind).expand(given.source)
+    network_of(given.kind, format_of(given.kind).expand(given.source), {"retries": "2", **options})
     lake = open_lake(given.home)
     done = lake.ingest(given.chain, given.kind, given.source, options)
     emit(run_table(done))

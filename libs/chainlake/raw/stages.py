@@ -1,19 +1,21 @@
 """The raw stages, one per domain: read the next blocks of a chain, link them, commit them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from chainlake.errors import BrokenPromise
+from chainlake.errors import BrokenPromise, Unavailable
+from chainlake.lake.chains import Chain
 from chainlake.lake.runner import LaneRun, Timings
 from chainlake.lake.stage import Output, Stage
 from chainlake.lake.visibility import ROLLBACK
 from chainlake.raw.rules import Advance, Broken, GoBack, Header, link
-from chainlake.sources.base import Cursor
+from chainlake.sources.base import Cursor, is_url
 from chainlake.sources.datasource import read_blocks, register
-from chainlake.sources.formats import DOMAIN_OF, format_of, rollback_window
+from chainlake.sources.formats import DOMAIN_OF, format_of, left, network_of, rollback_window
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
@@ -41,30 +43,49 @@ class RawRun(LaneRun):
         self.kind = info.kind
         self.window = rollback_window(info.kind, info.options)
         self.paths = format_of(info.kind).expand(info.source)
+        self.live = is_url(self.paths[0])
+        self._meet_network(info)
         self.cursor = self._cursor_at_head()
+        self.ahead = left(self.kind, self.paths, self.cursor, self._reading_options())
         self.exhausted = False
 
     def has_more(self) -> bool:
-        return not self.exhausted and bool(self.active())
+        """A node may never stop making blocks, so a run ends with those that were there when it began."""
+        caught_up = self.live and self.ahead is not None and self.summaries[self.chain].blocks >= self.ahead
+        return not self.exhausted and not caught_up and bool(self.active())
 
     def step(self) -> bool:
         """Read, link and commit one batch of blocks."""
         if not self.has_more():
             return False
         timings = Timings()
-        options = dict(self.options[self.chain])
+        options = self._reading_options()
         frame = read_blocks(self.lake.spark, self.kind, self.paths, self.cursor, self.max_blocks, MAX_BYTES, options).persist()
         try:
             with timings.phase("read"):
-                headers = _headers(frame)
+                headers, outage = _headers(frame)
+            if self.live:
+                headers, outage = settled(headers, self.cursor, outage)
             wanted = [h for h in headers if h.error or self.to_height is None or h.height <= self.to_height]
             self.exhausted = not headers or len(wanted) < len(headers)
             self._take(frame, wanted, timings)
         finally:
             frame.unpersist()
+        if outage and self.active() and len(wanted) == len(headers):
+            raise Unavailable(outage)
         return not self.exhausted
 
+    def expected(self) -> int | None:
+        """Blocks of this run when the source is read to its end, judged by how much of it is left."""
+        rest = left(self.kind, self.paths, self.cursor, self._reading_options())
+        if not self.ahead or rest is None or rest >= self.ahead:
+            return None
+        return round(self.summaries[self.chain].blocks * self.ahead / (self.ahead - rest))
+
     def _take(self, frame: DataFrame, headers: list[Header], timings: Timings) -> None:
+        if headers:
+            last = headers[-1]
+            self.cursor = Cursor(last.source, last.position, last.height, last.hash)
         first = self.view.of(self.stage.name, self.chain).first_height()
         for action in link(headers, self._place(), self._held(headers), self.window, self._lowest_fork()):
             if isinstance(action, Advance) and self._place() is None and first not in (None, action.base):
@@ -80,9 +101,20 @@ class RawRun(LaneRun):
             else:
                 self._advance(frame, action, timings)
                 timings = Timings()
-        if headers:
-            last = headers[-1]
-            self.cursor = Cursor(last.source, last.position, last.height, last.hash)
+
+    def _meet_network(self, info: Chain) -> None:
+        """Refuses a node of another network than before. The chain id is kept with the options of the chain."""
+        told = network_of(self.kind, self.paths, info.options)
+        if told is not None and told != info.options.get("chain_id"):
+            met = replace(info, options={**info.options, "chain_id": told})
+            self.lake.chains.add(met)
+            self.options[self.chain] = met.options
+
+    def _reading_options(self) -> dict[str, str]:
+        """The options of the chain. Once it has begun, `from_block` says where."""
+        first = self.view.of(self.stage.name, self.chain).first_height()
+        begun = {} if first is None else {"from_block": str(first + 1)}
+        return {**self.options[self.chain], **begun}
 
     def _place(self) -> tuple[int, bytes] | None:
         """The block to follow. A chain that was rolled back to before its first block starts anew."""
@@ -139,12 +171,26 @@ def unlinked(lake: "Lake", chain: str) -> list[str]:
     ]
 
 
-def _headers(frame: DataFrame) -> list[Header]:
-    rows = frame.select("place", "height", "hash", "parent_hash", "source", "position", "error").collect()
-    return [
-        Header(r[0], r[1] or 0, bytes(r[2] or b""), bytes(r[3] or b""), r[4], r[5], r[6])
-        for r in sorted(rows, key=lambda row: int(row[0]))
-    ]
+def _headers(frame: DataFrame) -> tuple[list[Header], str | None]:
+    """The blocks up to the first that its source failed to give, and why it did."""
+    rows = frame.select("place", "height", "hash", "parent_hash", "source", "position", "error", "unavailable").collect()
+    headers: list[Header] = []
+    for r in sorted(rows, key=lambda row: int(row[0])):
+        if r[7]:
+            return headers, r[6]
+        headers.append(Header(r[0], r[1] or 0, bytes(r[2] or b""), bytes(r[3] or b""), r[4], r[5], r[6]))
+    return headers, None
+
+
+def settled(headers: list[Header], cursor: Cursor | None, outage: str | None) -> tuple[list[Header], str | None]:
+    """The blocks of a node up to the first that does not follow what was read before it. The node has changed its mind in
+    between, so it is not for the chain to judge; the next run asks again."""
+    before = (cursor.height, cursor.hash) if cursor else None
+    for count, header in enumerate(headers):
+        if before and header.height == before[0] + 1 and header.parent_hash != before[1]:
+            return headers[:count], f"{header.source} went another way at block {header.height} while it was read: run again"
+        before = (header.height, header.hash)
+    return headers, outage
 
 
 def _transactions(blocks: DataFrame) -> DataFrame:

@@ -12,9 +12,9 @@ from typing import Protocol
 ZERO_HASH = bytes(32)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class RawTransaction:
-    """One transaction (or entry, or miniblock) as received."""
+    """One transaction (or entry, or miniblock) as received. Not frozen: there are so many that it would be felt."""
 
     index: int
     hash: bytes
@@ -37,11 +37,13 @@ class RawBlock:
 
 @dataclass(frozen=True)
 class BadBlock:
-    """A block that cannot be read, and why. `position` is where it starts."""
+    """A block that cannot be read, and why. `position` is where it starts. `unavailable` blames the source, not the chain:
+    reading again later may help."""
 
     source: str
     position: int
     reason: str
+    unavailable: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,13 +58,20 @@ class Cursor:
 
 @dataclass(frozen=True)
 class Split:
-    """A part of a file that one task reads: blocks that start in [start, end), at most `max_blocks` of them."""
+    """A part of a source that one task reads: blocks that start in [start, end), at most `max_blocks` of them. As many splits as
+    `share` says may ask the source at once."""
 
     source: str
     start: int
     end: int
     max_blocks: int
     parent_hash: bytes = ZERO_HASH
+    share: int = 1
+
+
+def is_url(path: str) -> bool:
+    """Whether `--from` names a service rather than files."""
+    return "://" in path
 
 
 class BlockFormat(Protocol):

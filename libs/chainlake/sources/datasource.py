@@ -2,11 +2,15 @@
 
 One row per block, transactions inside it. A block that cannot be read is a row with `error`, so that the raw stage can keep
 what came before and name what is wrong.
+
+Files are planned where Spark runs. A node is asked for its heights by the process that wants them, so that what it answers is an
+error of ours and not one of Spark; then the secrets of that process travel to the readers, whose environment is the server's.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from itertools import accumulate, chain
 from typing import Any
 
 import pyarrow as pa
@@ -14,12 +18,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split
+from chainlake.sources.base import BadBlock, Cursor, RawBlock, RawTransaction, Split, is_url
+from chainlake.sources.endpoint import environment
 from chainlake.sources.formats import format_of
 
 SCHEMA = (
     "place BIGINT, height BIGINT, hash BINARY, parent_hash BINARY, timestamp TIMESTAMP, payload BINARY,"
-    " transactions ARRAY<STRUCT<tx_index: INT, hash: BINARY, payload: BINARY>>, source STRING, position BIGINT, error STRING"
+    " transactions ARRAY<STRUCT<tx_index: INT, hash: BINARY, payload: BINARY>>, source STRING, position BIGINT, error STRING,"
+    " unavailable BOOLEAN"
 )
 ARROW = pa.schema(
     {
@@ -33,9 +39,11 @@ ARROW = pa.schema(
         "source": pa.string(),
         "position": pa.int64(),
         "error": pa.string(),
+        "unavailable": pa.bool_(),
     }
 )
 BATCH_BYTES = 8 << 20
+BATCH_BLOCKS = 1000
 PLACE_BITS = 32
 
 
@@ -58,25 +66,29 @@ class BlockReader(DataSourceReader):
         self._cursor = Cursor(**{**cursor, "hash": bytes.fromhex(cursor["hash"])}) if cursor else None
         self._max_blocks = int(options["max_blocks"])
         self._max_bytes = int(options["max_bytes"])
-        self._options: dict[str, str] = json.loads(options["chain_options"])
+        self._options: dict[str, str] = json.loads(options["chain_options"]) | json.loads(options.get("secrets", "{}"))
+        self._splits = [Split(**split) for split in json.loads(options["splits"])] if "splits" in options else None
 
     def partitions(self) -> list[InputPartition]:
-        splits = self._format.plan(self._paths, self._cursor, self._max_blocks, self._max_bytes, self._options)
+        splits = self._splits
+        if splits is None:
+            splits = self._format.plan(self._paths, self._cursor, self._max_blocks, self._max_bytes, self._options)
         return [SplitPartition(index, split) for index, split in enumerate(splits)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SplitPartition):  # Spark reads nothing in particular when there are no splits
             return
-        rows: list[dict[str, Any]] = []
+        place = partition.index << PLACE_BITS
+        blocks: list[RawBlock | BadBlock] = []
         size = 0
-        for number, block in enumerate(self._format.read(partition.split, self._options)):
-            rows.append(_row(partition.index << PLACE_BITS | number, block))
-            size += len(block.payload) if isinstance(block, RawBlock) else 0
-            if size > BATCH_BYTES or len(rows) >= 1000:
-                yield pa.RecordBatch.from_pylist(rows, schema=ARROW)
-                rows, size = [], 0
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=ARROW)
+        for block in self._format.read(partition.split, self._options):
+            blocks.append(block)
+            size += _size(block)
+            if size > BATCH_BYTES or len(blocks) >= BATCH_BLOCKS:
+                yield record_batch(place, blocks)
+                place, blocks, size = place + len(blocks), [], 0
+        if blocks:
+            yield record_batch(place, blocks)
 
 
 class BlockSource(DataSource):
@@ -102,9 +114,9 @@ def read_blocks(
     max_bytes: int,
     options: dict[str, str],
 ) -> DataFrame:
-    """The next blocks of a chain as a DataFrame. Needs `register` once per session."""
+    """The next blocks of a chain as a DataFrame. Needs `register` once per session. Asks a node at once: `Unavailable`."""
     place = {**asdict(cursor), "hash": cursor.hash.hex()} if cursor else None
-    return (
+    reader = (
         spark.read.format("chainlake")
         .option("kind", kind)
         .option("paths", json.dumps(paths))
@@ -112,8 +124,12 @@ def read_blocks(
         .option("max_blocks", str(max_blocks))
         .option("max_bytes", str(max_bytes))
         .option("chain_options", json.dumps(options))
-        .load()
     )
+    if is_url(paths[0]):
+        splits = format_of(kind).plan(paths, cursor, max_blocks, max_bytes, options)
+        reader = reader.option("splits", json.dumps([_split_json(split) for split in splits]))
+        reader = reader.option("secrets", json.dumps(environment(paths[0], options)))
+    return reader.load()
 
 
 def register(spark: SparkSession) -> None:
@@ -121,18 +137,46 @@ def register(spark: SparkSession) -> None:
     spark.dataSource.register(BlockSource)
 
 
-def _row(place: int, block: RawBlock | BadBlock) -> dict[str, Any]:
-    if isinstance(block, BadBlock):
-        return {"place": place, "source": block.source, "position": block.position, "error": block.reason}
-    transactions = [{"tx_index": t.index, "hash": t.hash, "payload": t.payload} for t in block.transactions]
-    return {
-        "place": place,
-        "height": block.height,
-        "hash": block.hash,
-        "parent_hash": block.parent_hash,
-        "timestamp": block.timestamp_us,
-        "payload": block.payload,
-        "transactions": transactions,
-        "source": block.source,
-        "position": block.position,
+def record_batch(place: int, blocks: Sequence[RawBlock | BadBlock]) -> pa.RecordBatch:
+    """Blocks as rows, the first at `place`. Made column by column: a dictionary for each row would take as long as parsing."""
+    good = [block if isinstance(block, RawBlock) else None for block in blocks]
+    bad = [block if isinstance(block, BadBlock) else None for block in blocks]
+    columns: dict[str, Any] = {
+        "place": range(place, place + len(blocks)),
+        "height": [block and block.height for block in good],
+        "hash": [block and block.hash for block in good],
+        "parent_hash": [block and block.parent_hash for block in good],
+        "timestamp": [block and block.timestamp_us for block in good],
+        "payload": [block and block.payload for block in good],
+        "source": [block.source for block in blocks],
+        "position": [block.position for block in blocks],
+        "error": [block and block.reason for block in bad],
+        "unavailable": [block and block.unavailable for block in bad],
     }
+    nested = _nested([block.transactions if block else () for block in good])
+    arrays = [nested if one.name == "transactions" else pa.array(columns[one.name], one.type) for one in ARROW]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
+
+
+def _nested(transactions: Sequence[Sequence[RawTransaction]]) -> pa.ListArray:
+    """The transactions of each block."""
+    flat = list(chain.from_iterable(transactions))
+    values = pa.StructArray.from_arrays(
+        [
+            pa.array([one.index for one in flat], pa.int32()),
+            pa.array([one.hash for one in flat], pa.binary()),
+            pa.array([one.payload for one in flat], pa.binary()),
+        ],
+        fields=list(ARROW.field("transactions").type.value_type),
+    )
+    offsets = pa.array(accumulate(map(len, transactions), initial=0), pa.int32())
+    return pa.ListArray.from_arrays(offsets, values)
+
+
+def _size(block: RawBlock | BadBlock) -> int:
+    return len(block.payload) + sum(len(one.payload) for one in block.transactions) if isinstance(block, RawBlock) else 0
+
+
+def _split_json(split: Split) -> dict[str, Any]:
+    """A split of a node: heights need no parent hash."""
+    return {name: value for name, value in asdict(split).items() if name != "parent_hash"}

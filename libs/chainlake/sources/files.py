@@ -16,6 +16,7 @@ from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split
 
 MAX_LINE = 256 << 20
 MIN_SPLIT = 1 << 20
+BUFFER = 1 << 18
 PARALLEL = 4
 MAX_FILES = 256
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
@@ -52,8 +53,7 @@ def is_gzip(path: str) -> bool:
 
 def open_stream(path: str) -> IO[bytes]:
     """The uncompressed bytes of a plain or gzip file."""
-    opener = gzip.open if is_gzip(path) else open
-    return cast(IO[bytes], opener(path, "rb"))
+    return cast(IO[bytes], gzip.open(path, "rb")) if is_gzip(path) else open(path, "rb", buffering=BUFFER)
 
 
 def reason_of(error: BaseException) -> str:
@@ -71,6 +71,25 @@ def remaining(paths: list[str], cursor: Cursor | None) -> Iterator[tuple[str, in
     first = paths.index(cursor.source)
     yield paths[first], cursor.position
     yield from ((path, None) for path in paths[first + 1 :])
+
+
+def left(paths: list[str], cursor: Cursor | None) -> int | None:
+    """About how many uncompressed bytes come after the block at the cursor; None where that takes more than a look."""
+    if len(paths) > MAX_FILES:
+        return None
+    total = 0
+    for path, held in remaining(paths, cursor):
+        size = os.path.getsize(path)
+        with open(path, "rb") as stream:
+            if not is_gzip(path):
+                total += size - (0 if held is None else first_line(stream, held + 1))
+                continue
+            stream.seek(-4, os.SEEK_END)
+            unpacked = int.from_bytes(stream.read(4), "little")
+        if unpacked < size:  # a gzip file tells its size at its end, if it is one stream of less than 4 GiB
+            return None
+        total += unpacked - (held or 0)
+    return max(0, total)
 
 
 def first_line(stream: IO[bytes], start: int) -> int:

@@ -1,15 +1,17 @@
 """The kinds of chains: the format of each, the domain that takes it on, and the options that it knows."""
 
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
-from chainlake.errors import BadInput
-from chainlake.sources.base import BlockFormat
+from chainlake.errors import BadInput, LakeError
+from chainlake.sources import evm_rpc, files
+from chainlake.sources.base import BlockFormat, Cursor, is_url
 from chainlake.sources.cardano import CardanoFormat
 from chainlake.sources.comet import CometFormat
 from chainlake.sources.evm import EvmFormat
 from chainlake.sources.raft import RaftFormat
-from chainlake.sources.river import RiverFormat
+from chainlake.sources.river import RiverFormat, passes
 
 
 class FileFormat(BlockFormat, Protocol):
@@ -34,6 +36,15 @@ OPTIONS: dict[str, dict[str, str]] = {
     "evm": {
         "finalized": "true (default): blocks are final and a replaced one is an error; false: the chain may fork",
         "window": "with finalized=false, how many blocks may be rolled back (default 64)",
+        "finality": "node: read up to its finalized (default) or safe block, or latest:N for N blocks below its newest",
+        "from_block": "node: first block to read (default 0), or finalized-N for N blocks below the last final one",
+        "header_env": "node: environment variable that holds the Authorization header",
+        "chain_id": "node: the chain id that it must have; remembered from the first contact",
+        "batch": "node: calls in one request (default 20)",
+        "rate": "node: calls a second, all readers together (default: no limit)",
+        "timeout": "node: seconds to wait for an answer (default 30)",
+        "retries": "node: how often a request is tried again (default 6)",
+        "max_response": "node: bytes of an answer at most (default 134217728)",
     },
     "comet": {
         "registry": "file of nodes, JSON lines {address, permanent_index, from_height}",
@@ -66,7 +77,13 @@ _CHOICES = {
     "genesis_complete": ("true", "false"),
     "unified_meta": ("true", "false"),
 }
-_NUMBERS = ("window", "mask", "network_start", "page_size", "rate", "max_gap_commit", "timeout")
+_NUMBERS = ("window", "mask", "network_start", "page_size", "rate", "max_gap_commit", "timeout", "chain_id", "retries")
+_COUNTS = ("batch", "max_response")
+_SHAPES = {
+    "finality": ("finalized|safe|latest:[0-9]{1,9}", "finalized, safe or latest:N"),
+    "from_block": ("[0-9]{1,18}|finalized-[0-9]{1,18}", "a block number or finalized-N"),
+    "header_env": ("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable"),
+}
 
 
 def format_of(kind: str) -> FileFormat:
@@ -86,6 +103,10 @@ def check_options(kind: str, options: Mapping[str, str]) -> None:
             raise BadInput(f"option {name} is {value!r}: choose {' or '.join(_CHOICES[name])}")
         if name in _NUMBERS and not (value.isascii() and value.isdigit() and len(value) <= 18):
             raise BadInput(f"option {name} is {value!r}: a whole number is expected")
+        if name in _COUNTS and not re.fullmatch("[1-9][0-9]{0,17}", value):
+            raise BadInput(f"option {name} is {value!r}: a whole number of 1 or more is expected")
+        if name in _SHAPES and not re.fullmatch(_SHAPES[name][0], value):
+            raise BadInput(f"option {name} is {value!r}: {_SHAPES[name][1]} is expected")
 
 
 def rollback_window(kind: str, options: Mapping[str, str]) -> int:
@@ -93,6 +114,23 @@ def rollback_window(kind: str, options: Mapping[str, str]) -> int:
     format_of(kind)
     if kind == "cardano":
         return int(options.get("window", "2160"))
-    if kind == "evm" and options.get("finalized") == "false":
-        return int(options.get("window", "64"))
-    return 0
+    return evm_rpc.window(options) if kind == "evm" else 0
+
+
+def network_of(kind: str, paths: list[str], options: Mapping[str, str]) -> str | None:
+    """The chain id that a node tells; None for files. `Unavailable` if it cannot be reached, `BadInput` if it is another one."""
+    return evm_rpc.network(paths[0], options) if kind == "evm" and is_url(paths[0]) else None
+
+
+def left(kind: str, paths: list[str], cursor: Cursor | None, options: Mapping[str, str]) -> int | None:
+    """How much a source has after the cursor, for progress bars: blocks of a node, passes of river, bytes of files. None if that
+    takes longer than a look."""
+    try:
+        if is_url(paths[0]):
+            return evm_rpc.left(paths[0], cursor, options)
+        if kind == "river":
+            rest = files.remaining(paths, cursor)
+            return sum(held is None or number > held for path, held in rest for number in passes(path))
+        return files.left(paths, cursor)
+    except (LakeError, OSError):
+        return None
