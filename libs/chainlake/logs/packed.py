@@ -1,0 +1,135 @@
+"""Logs as records of fixed size, in which picking and comparing rows costs next to nothing.
+
+Everything of a log but its data has a fixed size, so a row group becomes one array of records beside one column of data. Picking
+rows out of a hundred row groups then takes a hundred array operations, and not fourteen hundred.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from chainlake.errors import BrokenPromise
+from chainlake.serve.arrays import Longs, flags, numbers, offsets, one_chunk, to_arrow
+
+Records = npt.NDArray[np.void]
+
+TOPICS = ("topic0", "topic1", "topic2", "topic3")
+WIDTHS = {"block_hash": 32, "transaction_hash": 32, "address": 20, **dict.fromkeys(TOPICS, 32)}
+LONGS, INTS = ("log_id", "block_number", "block_timestamp"), ("transaction_index", "log_index", "topic_count")
+NO_TIME = np.iinfo(np.int64).min
+SCHEMA = pa.schema(
+    [
+        *(("log_id", pa.int64()), ("block_number", pa.int64()), ("block_hash", pa.binary())),
+        *(("block_timestamp", pa.timestamp("us", "UTC")), ("transaction_hash", pa.binary())),
+        *(("transaction_index", pa.int32()), ("log_index", pa.int32()), ("address", pa.binary())),
+        *((topic, pa.binary()) for topic in TOPICS),
+        *(("topic_count", pa.int32()), ("data", pa.binary())),
+    ]
+)
+RECORD = np.dtype(
+    [
+        *((name, "<i8") for name in LONGS),
+        *((name, "<u8", (width // 8,)) for name, width in WIDTHS.items() if width % 8 == 0),
+        *((name, "<u4", (width // 4,)) for name, width in WIDTHS.items() if width % 8),
+        *((name, "<i4") for name in INTS),
+    ]
+)
+PLAIN = np.dtype((np.void, RECORD.itemsize))
+
+
+@dataclass(frozen=True)
+class PackedLogs:
+    """Logs by their ids, ascending. Records are plain bytes here: numpy picks and joins those fastest."""
+
+    ids: Longs
+    plain: Records
+    data: pa.Array
+
+    @property
+    def nbytes(self) -> int:
+        return self.ids.nbytes + self.plain.nbytes + int(self.data.nbytes)
+
+    def places(self, wanted: Longs) -> Longs:
+        """Where those of the wanted ids are that this group has."""
+        places = self.ids.searchsorted(wanted)
+        found = self.ids.take(places, mode="clip") == wanted if len(self.ids) else np.zeros(len(wanted), np.bool_)
+        return places if found.all() else places[found]
+
+    def data_at(self, places: Longs) -> pa.Array:
+        """The data of some rows; of neighbours without copying."""
+        first, last = int(places[0]), int(places[-1])
+        if last - first + 1 == len(places):
+            return self.data.slice(first, len(places))
+        return self.data.take(to_arrow(places))
+
+
+def pack(rows: pa.Table) -> PackedLogs:
+    """Rows of SCHEMA, in order of their ids."""
+    records = np.zeros(rows.num_rows, RECORD)
+    for name in ("log_id", "block_number", *INTS):
+        records[name] = numbers(rows[name])
+    times = one_chunk(rows["block_timestamp"]).cast(pa.int64())
+    records["block_timestamp"] = NO_TIME
+    records["block_timestamp"][flags(times.is_valid())] = numbers(times.drop_null())
+    for name in WIDTHS:
+        present = slice(None) if name not in TOPICS else records["topic_count"] > TOPICS.index(name)
+        records[name][present] = _words(rows, name)
+    return PackedLogs(np.ascontiguousarray(records["log_id"]), records.view(PLAIN), one_chunk(rows["data"]))
+
+
+def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:
+    """The records at some places of several groups, one after the other."""
+    return np.concatenate([np.take(group.plain, places) for group, places in parts]).view(RECORD)
+
+
+def unpack(records: Records, data: Sequence[pa.Array]) -> pa.Table:
+    """Records and their data as a table of SCHEMA."""
+    columns = [_column(records, field) if field.name != "data" else pa.chunked_array(data, field.type) for field in SCHEMA]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
+
+
+def words_of(name: str, values: Sequence[bytes]) -> npt.NDArray[Any]:
+    """Values of a column as the words that records hold."""
+    return np.frombuffer(b"".join(values), _word(name)).reshape(len(values), -1)
+
+
+def _word(name: str) -> np.dtype[Any]:
+    return RECORD[name].base
+
+
+def _words(rows: pa.Table, name: str) -> npt.NDArray[Any]:
+    """The values that are present, as words."""
+    column = one_chunk(rows[name])
+    values = column.drop_null() if column.null_count else column
+    expected = int((numbers(rows["topic_count"]) > TOPICS.index(name)).sum()) if name in TOPICS else len(column)
+    edges = offsets(values)
+    if len(values) != expected or (np.diff(edges) != WIDTHS[name]).any():
+        raise BrokenPromise(f"bronze.evm_logs has a {name} that is not {WIDTHS[name]} bytes: run lake verify bronze.logs")
+    data = memoryview(values.buffers()[2])[edges[0] : edges[-1]] if len(values) else b""
+    return np.frombuffer(data, _word(name)).reshape(len(values), -1 if len(values) else WIDTHS[name] // _word(name).itemsize)
+
+
+def _column(records: Records, field: pa.Field) -> pa.Array:
+    values = records[field.name]
+    if field.name == "block_timestamp":
+        missing = values == NO_TIME
+        return to_arrow(values, field.type, ~missing if missing.any() else None)
+    if field.name not in WIDTHS:
+        return to_arrow(values)
+    width = WIDTHS[field.name]
+    present = records["topic_count"] > TOPICS.index(field.name) if field.name in TOPICS else None
+    if present is None or present.all():
+        edges, bits = np.arange(0, (len(values) + 1) * width, width, dtype=np.int32), None
+    else:
+        edges, bits = (
+            np.append(0, np.cumsum(present * width)).astype(np.int32),
+            pa.py_buffer(np.packbits(present, bitorder="little")),
+        )
+        values = values[present]
+    return pa.Array.from_buffers(
+        field.type, len(records), [bits, pa.py_buffer(edges), pa.py_buffer(np.ascontiguousarray(values))]
+    )

@@ -1,0 +1,1 @@
+"""Reading a lake without a JVM, and serving what is read."""

@@ -1,0 +1,126 @@
+"""A lake directory read without a JVM: where its tables are, what its ledger says, what its control tables hold."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from chainlake.errors import BadInput
+from chainlake.lake.names import physical, split
+from chainlake.lake.visibility import Commit, LedgerView, problems
+from chainlake.serve.arrays import to_arrow_binary
+from chainlake.serve.table_log import DataFile, TableLog
+from chainlake.serve.visible import KERNEL
+
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+COMMIT_COLUMNS = [
+    *("stage", "lane", "chain", "seq", "commit_id", "kind", "base_height", "height", "epoch", "committed_at", "block_hash"),
+    *("roots", "inputs"),
+]
+
+
+class EmbeddedLake:
+    """The tables of one home directory. Several lakes share a home by their prefix."""
+
+    def __init__(self, home: Path, prefix: str = "") -> None:
+        self.home = Path(home)
+        self._prefix = prefix
+        self._control: dict[str, TableLog] = {}
+        self._lock = Lock()
+        if not (self.directory("control.ledger") / "_delta_log").is_dir():
+            raise BadInput(f"there is no lake in {self.home}: give the home directory of one, or make it with lake run")
+
+    def directory(self, table: str) -> Path:
+        """Where `layer.name` is stored."""
+        layer, name = split(table)
+        schema, folder = ("control", name) if layer == "control" else ("store", physical(table))
+        return self.home / "warehouse" / f"{self._prefix}{schema}" / folder
+
+    def log(self, table: str, *columns: str) -> TableLog:
+        """The log of a data table, with statistics of the kernel's columns and of some more."""
+        return TableLog(self.directory(table), (*KERNEL, *columns))
+
+    def rows(self, name: str) -> Sequence[Mapping[str, Any]]:
+        """All rows of control.`name` as they are now; none if there is no such table."""
+        with self._lock:
+            log = self._control.setdefault(name, TableLog(self.directory(f"control.{name}")))
+            log.refresh()
+            files = log.files
+        tables = [_aware(pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us").read()) for file in files]
+        return pa.concat_tables(tables, promote_options="permissive").to_pylist() if tables else []
+
+
+class LedgerReader:
+    """The ledger of one chain and some stages. A file of it is read once."""
+
+    def __init__(self, lake: EmbeddedLake, chain: str, stages: Iterable[str]) -> None:
+        self._log = TableLog(lake.directory("control.ledger"), ("stage", "chain"))
+        self._chain = chain
+        self._stages = tuple(stages)
+        self._by_file: dict[str, list[Commit]] = {}
+        self._read_version = -1
+        self.revision = -1
+        """The version of the ledger in which commits of ours last came; -1 before the first."""
+        self.view = LedgerView(())
+
+    def has_news(self) -> bool:
+        """Whether a refresh has something to do."""
+        return self._read_version != self._log.version or self._log.has_news()
+
+    def refresh(self) -> None:
+        """Take in new commits. What fails is tried again the next time."""
+        self._log.refresh()
+        if self._read_version == self._log.version:
+            return
+        known = self._by_file
+        by_file = {file.path: known[file.path] if file.path in known else self._read(file) for file in self._log.files}
+        if [commits for commits in by_file.values() if commits] != [commits for commits in known.values() if commits]:
+            self.view = _checked(commit for commits in by_file.values() for commit in commits)
+            self.revision = self._log.version
+        self._by_file, self._read_version = by_file, self._log.version
+
+    def _read(self, file: DataFile) -> list[Commit]:
+        if not self._may_hold(file):
+            return []
+        rows = _aware(pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us").read(columns=COMMIT_COLUMNS))
+        rows = rows.filter(pc.and_(_is_one_of(rows["chain"], [self._chain]), _is_one_of(rows["stage"], self._stages)))
+        times = rows["committed_at"].cast(pa.int64()).to_pylist()
+        return [_commit(row, time) for row, time in zip(rows.drop_columns("committed_at").to_pylist(), times, strict=True)]
+
+    def _may_hold(self, file: DataFile) -> bool:
+        wanted = {"chain": (self._chain,), "stage": self._stages}
+        return all(_between(file, name, values) for name, values in wanted.items())
+
+
+def _between(file: DataFile, name: str, values: Iterable[str]) -> bool:
+    low, high = file.low.get(name, ""), file.high.get(name)
+    return any(low <= value and (high is None or value[: len(high)] <= high) for value in values)
+
+
+def _checked(commits: Iterable[Commit]) -> LedgerView:
+    """The ledger of some commits; one that contradicts itself is refused."""
+    view = LedgerView(commits)
+    wrong = [text for history in view.histories().values() for text in problems(history)]
+    if wrong:
+        raise BadInput(f"control.ledger is corrupt: {wrong[0]}; see lake verify and docs/operations.md on repairing it")
+    return view
+
+
+def _is_one_of(texts: pa.ChunkedArray, values: Iterable[str]) -> pa.ChunkedArray:
+    return pc.is_in(texts, to_arrow_binary([value.encode() for value in values], pa.string()))
+
+
+def _commit(row: dict[str, Any], microseconds: int) -> Commit:
+    row["roots"], row["inputs"] = dict(row["roots"] or ()), dict(row["inputs"] or ())
+    return Commit(**row, committed_at=EPOCH + timedelta(microseconds=microseconds))
+
+
+def _aware(rows: pa.Table) -> pa.Table:
+    """Times in UTC: Spark writes them so, in a form that does not say it."""
+    fields = [pa.field(f.name, pa.timestamp("us", "UTC")) if pa.types.is_timestamp(f.type) else f for f in rows.schema]
+    return rows.cast(pa.schema(fields))

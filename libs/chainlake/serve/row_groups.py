@@ -1,0 +1,149 @@
+"""Row groups of Parquet files: found by their statistics, decoded once, kept within bounds.
+
+Footers are parsed once per file. A file is opened anew for each read (tens of microseconds), so that readers share nothing but
+caches, and no number of files can exhaust file handles.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from chainlake.serve.arrays import Longs
+from chainlake.serve.cache import ByteCache
+from chainlake.serve.visible import HIGHEST, LOWEST, Source
+
+FOOTER_GROWTH = 6
+"""A parsed footer takes about this many times its bytes in the file."""
+ENOUGH_FOR_THREADS = 3
+
+
+class Decoded(Protocol):
+    """Rows of a row group in the form that a reader looks things up in."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+T = TypeVar("T", bound=Decoded)
+
+
+@dataclass
+class Reads:
+    """What one query took from files and caches. It belongs to the thread of the query."""
+
+    hits: dict[str, int] = field(default_factory=dict)
+    misses: dict[str, int] = field(default_factory=dict)
+    row_groups: int = 0
+    bytes: int = 0
+
+    def used(self, kind: str, hits: int, misses: int) -> None:
+        self.hits[kind] = self.hits.get(kind, 0) + hits
+        self.misses[kind] = self.misses.get(kind, 0) + misses
+
+
+class Footer:
+    """What a Parquet file says about its row groups."""
+
+    def __init__(self, metadata: Any) -> None:
+        self.metadata = metadata
+        self.groups: int = metadata.num_row_groups
+        self._leaf = {metadata.schema.column(i).path: i for i in range(metadata.num_columns)}
+        self._bounds: dict[str, tuple[Longs, Longs]] = {}
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.metadata.serialized_size) * FOOTER_GROWTH
+
+    def bounds(self, column: str) -> tuple[Longs, Longs]:
+        """The least and greatest value of a column in each row group."""
+        if column not in self._bounds:
+            self._bounds[column] = self._read_bounds(self._leaf[column])
+        return self._bounds[column]
+
+    def stored_bytes(self, group: int, columns: Iterable[str]) -> int:
+        """Compressed bytes of some columns of a row group."""
+        row_group, wanted = self.metadata.row_group(group), set(columns)
+        leaves = [leaf for name, leaf in self._leaf.items() if name.partition(".")[0] in wanted]
+        return sum(row_group.column(leaf).total_compressed_size for leaf in leaves)
+
+    def _read_bounds(self, leaf: int) -> tuple[Longs, Longs]:
+        low, high = np.full(self.groups, LOWEST, np.int64), np.full(self.groups, HIGHEST, np.int64)
+        for group in range(self.groups):
+            statistics = self.metadata.row_group(group).column(leaf).statistics
+            if statistics is not None and statistics.has_min_max:
+                low[group], high[group] = statistics.min, statistics.max
+        return low, high
+
+
+def holding(keys: Longs, low: Longs, high: Longs) -> tuple[Longs, Longs, Longs]:
+    """Which ranges may hold some of the sorted keys: their places, and for each the first key and the one after the last."""
+    first, last = keys.searchsorted(low), keys.searchsorted(high, side="right")
+    (places,) = (last > first).nonzero()
+    return places, first[places], last[places]
+
+
+class RowGroupFiles:
+    """Parquet files with their footers kept, and the threads that read several row groups at once."""
+
+    def __init__(self, footer_bytes: int, threads: int) -> None:
+        self.footers: ByteCache[Footer] = ByteCache(footer_bytes)
+        self.pool = ThreadPoolExecutor(threads, thread_name_prefix="row-groups")
+        self.threads = threads
+
+    def footer(self, source: Source, reads: Reads) -> Footer:
+        found = self.footers.get(source.path)
+        reads.used("footers", int(found is not None), int(found is None))
+        if found is None:
+            found = Footer(pq.read_metadata(source.path, memory_map=True))
+            self.footers.put(source.path, found, found.nbytes)
+        return found
+
+    def read(self, source: Source, footer: Footer, groups: Sequence[int], columns: Sequence[str], threads: bool) -> pa.Table:
+        """The rows of row groups that can be seen, in file order, with the columns asked for."""
+        file = pq.ParquetFile(
+            source.path, metadata=footer.metadata, memory_map=True, pre_buffer=False, coerce_int96_timestamp_unit="us"
+        )
+        needed = list(dict.fromkeys((*columns, *source.kernel_columns())))
+        rows = file.read_row_groups(groups, columns=needed, use_threads=threads)
+        return source.seen(rows).select(list(columns))
+
+
+class DecodedGroups(Generic[T]):
+    """Decoded row groups of one table."""
+
+    def __init__(
+        self, kind: str, files: RowGroupFiles, max_bytes: int, columns: Sequence[str], decode: Callable[[pa.Table, Source], T]
+    ) -> None:
+        self.kind = kind
+        self.files = files
+        self.cache: ByteCache[T] = ByteCache(max_bytes)
+        self._columns = columns
+        self._decode = decode
+
+    def get(self, wanted: Sequence[tuple[Source, int]], reads: Reads) -> list[T]:
+        """Row groups, from the cache or else from their files; several missing ones are read at the same time."""
+        found: list[T | None] = [self.cache.get((source.key, group)) for source, group in wanted]
+        missing = [place for place, value in enumerate(found) if value is None]
+        reads.used(self.kind, len(wanted) - len(missing), len(missing))
+        if missing:
+            loads = [(*wanted[place], self.files.footer(wanted[place][0], reads)) for place in missing]
+            parallel = len(missing) >= ENOUGH_FOR_THREADS and self.files.threads > 1
+            loaded = self.files.pool.map(self._load, loads) if parallel else map(self._load, loads)
+            for place, (source, group, footer), value in zip(missing, loads, loaded, strict=True):
+                found[place] = value
+                reads.row_groups += 1
+                reads.bytes += footer.stored_bytes(group, self._columns)
+                self.cache.put((source.key, group), value, value.nbytes)
+        return [value for value in found if value is not None]
+
+    def holds(self, source: Source, group: int) -> bool:
+        return self.cache.holds((source.key, group))
+
+    def _load(self, wanted: tuple[Source, int, Footer]) -> T:
+        source, group, footer = wanted
+        return self._decode(self.files.read(source, footer, [group], self._columns, threads=False), source)

@@ -1,0 +1,125 @@
+"""Receipts and logs to columns: every value right, every broken block named, blooms as the protocol has them."""
+
+import json
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sha3
+
+from chainlake.demo import evm
+from chainlake.encoding import from_hex, to_hex
+from chainlake.logs.decode import SCHEMA, BloomBits, Piece, Transaction, check_block, decode, decode_batch, unhex
+from chainlake.sources.evm import parse_line
+
+BLOCKS = list(evm.blocks(30, seed=5, logs_per_block=12))
+
+
+def transactions(lines: list[dict[str, Any]]) -> list[Transaction]:
+    found = []
+    for line in lines:
+        block = parse_line(json.dumps(line).encode(), "test", 0)
+        found += [Transaction(block.height, block.hash, t.index, t.hash, t.payload) for t in block.transactions]
+    return found
+
+
+def raw(given: list[Transaction]) -> pa.RecordBatch:
+    names = {"_height": "height", "block_hash": "block_hash", "tx_index": "index", "hash": "hash", "payload": "payload"}
+    return pa.RecordBatch.from_pydict({column: [getattr(t, name) for t in given] for column, name in names.items()})
+
+
+def logs_of(line: dict[str, Any]) -> list[dict[str, Any]]:
+    return line["logs"] if "logs" in line else [log for receipt in line["receipts"] for log in receipt["logs"]]
+
+
+def pieces(rows: list[dict[str, Any]]) -> dict[int, list[Piece]]:
+    found: dict[int, list[Piece]] = {}
+    for row in rows:
+        if row["piece_logs"] is not None:
+            names = ("log_index", "piece_logs", "transaction_index", "piece_last_tx", "piece_bloom")
+            found.setdefault(row["_height"], []).append(Piece(*(row[name] for name in names)))
+    return found
+
+
+@pytest.mark.parametrize("size", [1, 3, 10_000])
+def test_every_log_comes_out_as_it_was_whatever_the_batches(size: int) -> None:
+    given = transactions(BLOCKS)
+    random.Random(1).shuffle(given) if size == 10_000 else None
+    batches = [raw(given[at : at + size]) for at in range(0, len(given), size)]
+    rows = [row for batch in decode(batches) for row in batch.to_pylist()]
+    rows.sort(key=lambda row: (row["_height"], row["log_index"]))
+    expected = [log for line in BLOCKS for log in logs_of(line)]
+    assert len(rows) == len(expected) > 200
+    for row, log in zip(rows, expected, strict=True):
+        assert row["error"] is None
+        assert (row["_height"], row["log_index"]) == (int(log["blockNumber"], 16), int(log["logIndex"], 16))
+        assert to_hex(row["address"]) == log["address"] and to_hex(row["data"]) == log["data"]
+        assert [to_hex(row[f"topic{k}"]) for k in range(row["topic_count"])] == log["topics"]
+        assert all(row[f"topic{k}"] is None for k in range(row["topic_count"], 4))
+        assert to_hex(row["transaction_hash"]) == log["transactionHash"]
+    blooms = {int(line["block"]["number"], 16): from_hex(line["block"]["logsBloom"]) for line in BLOCKS}
+    found = pieces(rows)
+    assert all(check_block(height, found.get(height, []), bloom) is None for height, bloom in blooms.items())
+
+
+def test_the_bloom_is_that_of_the_protocol() -> None:
+    """The example of the yellow paper: bits from the first three pairs of bytes of the hash."""
+    address = "0x" + "11" * 20
+    digest = sha3.keccak_256(bytes.fromhex("11" * 20)).digest()
+    bits = BloomBits()[address]
+    assert {bits >> shift & 2047 for shift in (0, 11, 22)} == {int.from_bytes(digest[k : k + 2], "big") % 2048 for k in (0, 2, 4)}
+
+
+def broken(change: Any) -> list[dict[str, Any]]:
+    line = json.loads(json.dumps(next(b for b in BLOCKS if len(logs_of(b)) > 4)))
+    change(logs_of(line))
+    given = transactions([line, BLOCKS[-1]]) if line is not BLOCKS[-1] else transactions([line])
+    return [row for batch in decode_batch(given, BloomBits()) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda logs: logs[1].update(address="0x12"), "address '0x12' is not 0x and 20 bytes of hex"),
+        (lambda logs: logs[1].update(address="0x" + "zz" * 20), "is not 0x and 20 bytes of hex"),
+        (lambda logs: logs[1].update(topics=["0x" + "00" * 31]), "topic"),
+        (lambda logs: logs[1].update(topics=["0x" + "00" * 32] * 5), "5 topics"),
+        (lambda logs: logs[1].update(data="0x123"), "whole bytes of hex"),
+        (lambda logs: logs[1].update(data="1234"), "whole bytes of hex"),
+        (lambda logs: logs[1].update(data="0x12 4"), "hex"),
+        (lambda logs: logs[1].update(removed=True), "removed"),
+        (lambda logs: logs[1].pop("data"), "it lacks 'data'"),
+        (lambda logs: logs[1].update(logIndex="0x7fffffffffffffffffff"), "block "),
+        (lambda logs: logs[1].update(blockHash="0x" + "ab" * 32), "is of block"),
+    ],
+)
+def test_a_bad_log_is_named_with_its_block_and_the_others_are_kept(change: Any, says: str) -> None:
+    rows = broken(change)
+    errors = [row for row in rows if row["error"]]
+    assert errors and all(says in row["error"] and f"block {row['_height']}" in row["error"] for row in errors)
+    assert any(row["error"] is None and row["_height"] == int(BLOCKS[-1]["block"]["number"], 16) for row in rows)
+
+
+@pytest.mark.parametrize(
+    "payload", [b"", b"{", b"7", b'"x"', b"[1]", b"[[]]", b'{"logs": 3}', b'[{"topics": {}}]', b"\xff\xfe", b"[" * 2000]
+)
+def test_hostile_payloads_give_an_error_row_and_nothing_else(payload: bytes) -> None:
+    (batch,) = decode_batch([Transaction(7, b"\1" * 32, 0, b"\2" * 32, payload)], BloomBits())
+    assert batch.schema == SCHEMA
+    assert [(row["_height"], bool(row["error"])) for row in batch.to_pylist()] == [(7, True)]
+
+
+def test_pieces_must_be_whole_and_in_order() -> None:
+    bloom = bytes(256)
+    one, two = Piece(0, 3, 0, 1, bloom), Piece(3, 2, 2, 2, bloom)
+    assert check_block(1, [two, one], bloom) is None and check_block(1, [], bloom) is None and check_block(1, [one], None) is None
+    assert "log index 3 where 0" in str(check_block(1, [two], bloom))
+    assert "log index 4 where 3" in str(check_block(1, [one, Piece(4, 1, 2, 2, bloom)], bloom))
+    assert "come after" in str(check_block(1, [one, Piece(3, 1, 1, 1, bloom)], bloom))
+    assert "logsBloom" in str(check_block(1, [one, two], b"\1" + bytes(255)))
+
+
+def test_unhex_of_nothing_and_of_any_case() -> None:
+    assert unhex([], 20, "address").shape == (0, 20)
+    assert unhex(["0xAb", "0Xff"], 1, "byte").tolist() == [[171], [255]]
