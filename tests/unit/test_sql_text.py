@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 
 from chainlake.errors import BadInput
-from chainlake.lake.sql import check_readonly, to_plain
+from chainlake.lake.sql import check_readonly
 from chainlake.lake.sql_text import split_statements, strip_comments, tokens
+from chainlake.plain import to_plain
 
 
 @given(st.text(alphabet="ab -/*'\"\\\n`;", max_size=40))

@@ -25,8 +25,9 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     run.set_defaults(run=_run)
 
     bench = commands.add_parser("bench", parents=[common], help="a benchmark, with its peers side by side")
-    bench.add_argument("name", help="kernel")
+    bench.add_argument("name", help="kernel or logs")
     bench.add_argument("--quick", action="store_true", help="smaller sizes, for a first look")
+    bench.add_argument("--size", type=int, metavar="N", help="how many logs (default 2,000,000), or ledger rows of the kernel")
     bench.add_argument("--json", metavar="FILE", help="also write the rows as JSON")
     bench.set_defaults(run=_bench)
 
@@ -106,5 +107,7 @@ def _bench(given: argparse.Namespace) -> int:
 
     if given.name not in BENCHMARKS:
         raise BadInput(f"unknown benchmark {given.name!r}: there are {', '.join(BENCHMARKS)}")
-    run_benchmark(given.name, quick=given.quick, home=given.home, json_file=given.json)
+    if given.size is not None and given.size < 1000:
+        raise BadInput(f"--size {given.size} is too small to measure anything: give 1000 or more")
+    run_benchmark(given.name, quick=given.quick, home=given.home, json_file=given.json, size=given.size)
     return 0

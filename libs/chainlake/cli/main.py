@@ -11,7 +11,7 @@ from chainlake.errors import LakeError
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    from chainlake.cli import data, jobs, operate
+    from chainlake.cli import data, events, jobs, operate, serve
 
     parser = argparse.ArgumentParser(
         prog="lake",
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"chainlake {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (jobs, data, operate):
+    for module in (jobs, data, events, operate, serve):
         module.add_commands(commands, _common())
     given = parser.parse_args(arguments)
     if given.home:
@@ -36,20 +36,25 @@ def _common() -> argparse.ArgumentParser:
 
 
 def _guarded(given: argparse.Namespace) -> int:
-    from pyspark.errors import PySparkException
-
-    from chainlake.lake.restore import first_line
-
     try:
         return int(given.run(given) or 0)
     except LakeError as error:
         sys.stderr.write(f"lake: {error}\n")
         return error.exit_code
-    except PySparkException as error:
-        sys.stderr.write(f"lake: Spark refused: {first_line(error)}\n")
-        return 1
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
+    except Exception as error:
+        if not _is_sparks(error):
+            raise
+        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        sys.stderr.write(f"lake: Spark refused: {first[:300]}\n")
+        return 1
+
+
+def _is_sparks(error: Exception) -> bool:
+    """Whether Spark raised it. Commands that never load Spark do not wait for it here either."""
+    errors = sys.modules.get("pyspark.errors")
+    return errors is not None and isinstance(error, errors.PySparkException)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from chainlake.lake.sql import to_plain
+from chainlake.plain import to_plain
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

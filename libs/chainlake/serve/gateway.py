@@ -1,0 +1,98 @@
+"""The gateway put together: methods over one index, routes over the methods."""
+
+from chainlake import __version__
+from chainlake.serve.access_log import AccessLog
+from chainlake.serve.budget import Budget
+from chainlake.serve.engine import ControlTables, LogEngine
+from chainlake.serve.eth import EthMethods
+from chainlake.serve.filters import FilterMethods, FilterTable
+from chainlake.serve.health import Monitor
+from chainlake.serve.metrics import Family, Values
+from chainlake.serve.pages import PageMethods
+from chainlake.serve.pool import WorkPool
+from chainlake.serve.queries import Queries
+from chainlake.serve.router import JSON, Request, Response, Router, text_response
+from chainlake.serve.rpc import Dispatcher
+from chainlake.serve.rpc_metrics import RpcMetrics
+from chainlake.serve.settings import Settings
+
+PAGE = """Chainlake {version}: the finalized logs of {chain} (chain id {chain_id}).
+
+POST /         JSON-RPC 2.0: {methods}
+GET  /health   whether answers can be trusted and how fresh they are (503 if not)
+GET  /metrics  Prometheus
+
+curl -H 'Content-Type: application/json' --data '{{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}}' http://HOST:PORT
+"""
+
+
+class Gateway:
+    """All that a server needs: a router, and what to close at the end."""
+
+    def __init__(
+        self, chain: str, engine: LogEngine, control: ControlTables, settings: Settings, access_log: AccessLog | None = None
+    ) -> None:
+        self.settings = settings
+        self.access_log = access_log or AccessLog(settings.access_log)
+        self.pool = WorkPool(settings.threads, settings.queue)
+        self.budget = Budget(settings.max_outgoing)
+        self.router = Router()
+        self.chain = chain
+        self._table = FilterTable(settings.max_filters, settings.filter_seconds)
+        queries = Queries(engine, settings)
+        groups = (EthMethods(queries), PageMethods(queries), FilterMethods(queries, self._table))
+        methods = [method for group in groups for method in group.methods()]
+        metrics = RpcMetrics()
+        self.dispatcher = Dispatcher(methods, self.pool, settings, metrics, self.access_log, self.budget)
+        self._names = [method.name for method in methods]
+        self._monitor = Monitor(chain, engine, control, metrics, self._own_metrics)
+        self._connections = Values("lake_http_connections", "gauge", "Open connections.")
+        self._http = Values("lake_http_responses_total", "counter", "HTTP responses by status.")
+        self._dropped = Values("lake_http_dropped_total", "counter", "Connections closed by the server, by reason.")
+        self._add_routes()
+
+    def connections(self, count: int) -> None:
+        """So many connections are open."""
+        self._connections.set(count)
+
+    def responded(self, status: int) -> None:
+        """An HTTP response was sent."""
+        self._http.add(status=str(status))
+
+    def dropped(self, reason: str) -> None:
+        """A connection was closed because its client did not keep to the limits."""
+        self._dropped.add(reason=reason)
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self.pool.close()
+        self._monitor.close()
+        self.access_log.close()
+
+    def _add_routes(self) -> None:
+        self.router.add("POST", "/", self._rpc)
+        self.router.add("GET", "/", self._home)
+        self.router.add("GET", "/health", self._monitor.health)
+        self.router.add("GET", "/metrics", self._monitor.page)
+
+    async def _rpc(self, request: Request) -> Response:
+        return Response(200, await self.dispatcher.answer(request.body, request.remote), JSON)
+
+    async def _home(self, request: Request) -> Response:
+        names = ", ".join(sorted(self._names))
+        return text_response(PAGE.format(version=__version__, chain=self.chain, chain_id=self.settings.chain_id, methods=names))
+
+    def _own_metrics(self) -> list[Family]:
+        pending = Values("lake_queue_pending", "gauge", "Calls that run or wait for a thread.")
+        pending.set(self.pool.pending)
+        refused = Values("lake_queue_refused_total", "counter", "Calls that were told that the server is busy.")
+        refused.set(self.pool.refused)
+        late = Values("lake_queue_timed_out_total", "counter", "Calls that took too long.")
+        late.set(self.pool.timed_out)
+        filters = Values("lake_filters_installed", "gauge", "Installed filters.")
+        filters.set(len(self._table))
+        waiting = Values("lake_answers_waiting_bytes", "gauge", "Bytes of answers that are collected or wait for slow readers.")
+        waiting.set(self.budget.used)
+        lost = Values("lake_log_lines_lost_total", "counter", "Lines of the access log that could not be written in time.")
+        lost.set(self.access_log.lost)
+        return [self._connections, self._http, self._dropped, pending, refused, late, filters, waiting, lost]
