@@ -5,10 +5,10 @@ from pathlib import Path
 
 from chainlake.bench.report import Result
 
-BENCHMARKS = ("kernel",)
+BENCHMARKS = ("kernel", "logs")
 
 
-def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | None) -> list[Result]:
+def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | None, size: int | None = None) -> list[Result]:
     """Run one benchmark; print each result as it comes, then keep them in MLflow and, if asked, as JSON."""
     from chainlake.bench import report
     from chainlake.lake.home import find_home
@@ -17,7 +17,7 @@ def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | 
     if json_file:
         report.check_writable(Path(json_file))
     found = []
-    for result in _runner(name)(str(place.path), quick):
+    for result in _runner(name)(str(place.path), quick, size):
         report.show(result)
         found.append(result)
     report.keep(found, name, quick, place.path)
@@ -26,7 +26,7 @@ def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | 
     return found
 
 
-def _runner(name: str) -> Callable[[str, bool], Iterator[Result]]:
-    from chainlake.bench import kernel
+def _runner(name: str) -> Callable[[str, bool, int | None], Iterator[Result]]:
+    from chainlake.bench import kernel, logs
 
-    return {"kernel": kernel.run}[name]
+    return {"kernel": kernel.run, "logs": logs.run}[name]

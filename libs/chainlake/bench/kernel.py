@@ -53,9 +53,10 @@ FULL = Size(keys=20_000, changes=2_000, repeat=7, ledger_rows=10_000, history=60
 QUICK = Size(keys=2_000, changes=500, repeat=3, ledger_rows=2_000, history=20)
 
 
-def run(home: str, quick: bool) -> Iterator[Result]:
-    """All measurements of the kernel, in a lake of its own that is removed afterwards."""
+def run(home: str, quick: bool, rows: int | None = None) -> Iterator[Result]:
+    """All measurements of the kernel, in a lake of its own that is removed afterwards. `rows` is how long the ledger grows."""
     size = QUICK if quick else FULL
+    size = replace(size, ledger_rows=rows or size.ledger_rows)
     prefix = f"bench_{secrets.token_hex(3)}_"
     directory = Path(tempfile.mkdtemp())
     try:
