@@ -1,8 +1,11 @@
 """Plots of the notebooks: labelled, and readable without telling red from green."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-BLUE = "#0072B2"  # of the palette of Okabe and Ito, which colour-blind people can tell apart
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")  # of Okabe and Ito: colour-blind people can tell them apart
+STYLES = ("-", "--", "-.", ":")
+BLUE = PALETTE[0]
 CROWDED = 6
 
 
@@ -19,3 +22,32 @@ def bar(labels: Iterable[str], values: Iterable[float], title: str, ylabel: str,
     axes.spines[["top", "right"]].set_visible(False)
     if len(names) > CROWDED:
         axes.tick_params(axis="x", rotation=45)
+
+
+def lines(series: Mapping[str, tuple[Iterable[Any], Iterable[float]]], title: str, xlabel: str, ylabel: str) -> None:
+    """One line per name, told apart by colour and by style."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(8, 3.2), layout="constrained")
+    for number, (name, (x, y)) in enumerate(series.items()):
+        axes.plot(list(x), list(y), label=name, color=PALETTE[number % len(PALETTE)], linestyle=STYLES[number % len(STYLES)])
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    axes.set_ylim(bottom=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    if len(series) > 1:
+        axes.legend(frameon=False)
+
+
+def heat(
+    rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], title: str, xlabel: str, unit: str
+) -> None:
+    """A heat map, from light to dark."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8, 0.6 + 0.4 * len(rows)), layout="constrained")
+    image = axes.imshow(values, aspect="auto", cmap="cividis")
+    step = max(1, len(columns) // 10)
+    axes.set_xticks(range(0, len(columns), step), [columns[i] for i in range(0, len(columns), step)])
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set(title=title, xlabel=xlabel)
+    figure.colorbar(image, ax=axes, label=unit)
