@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,14 +32,27 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
         server.stop(place)
 
 
+def _copy(source: Path, from_prefix: str, target: Path, to_prefix: str) -> None:
+    for schema in ("store", "control"):
+        shutil.copytree(source / f"{from_prefix}{schema}", target / f"{to_prefix}{schema}")
+
+
 @pytest.fixture(scope="session")
 def make_lake(home: Home) -> Callable[..., Lake]:
-    """A new, empty lake with the test domain, on the shared server."""
+    """A new, empty lake with the test domain, on the shared server: made once, then copied, which is several times faster."""
     from tests.spark.domain import TABLES, test_stages
+
+    pristine = home.path / f"pristine-{os.getpid()}"
 
     def make(lane: str | None = None, prefix: str | None = None) -> Lake:
         name = prefix or f"t{os.getpid()}_{next(_numbers)}_"
-        return open_lake(home.path, schema_prefix=name, stages=test_stages(lane), directories=[TABLES], standard=False)
+        is_new = not (home.warehouse / f"{name}store").exists()
+        if is_new and pristine.exists():
+            _copy(pristine, "", home.warehouse, name)
+        lake = open_lake(home.path, schema_prefix=name, stages=test_stages(lane), directories=[TABLES], standard=False)
+        if is_new and not pristine.exists():
+            _copy(home.warehouse, name, pristine, "")
+        return lake
 
     return make
 

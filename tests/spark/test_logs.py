@@ -101,7 +101,7 @@ def test_the_index_finds_what_a_scan_finds_through_segments_merges_and_rollbacks
 ) -> None:
     lines = list(evm.blocks(60, seed=11, logs_per_block=40, contracts=40, users=300))
     full_lake.ingest(chain, "evm", str(write(tmp_path / "a.jsonl", lines[:45])))
-    run(full_lake, chain, max_blocks=10)
+    run(full_lake, chain, max_blocks=15)
     index = LogIndex(home.path, chain, prefix=full_lake.namespace.prefix)
     before = index.snapshot()
     compare(index, lines[:45], 1)

@@ -67,7 +67,7 @@ def test_the_bloom_is_that_of_the_protocol() -> None:
     """The example of the yellow paper: bits from the first three pairs of bytes of the hash."""
     address = "0x" + "11" * 20
     digest = sha3.keccak_256(bytes.fromhex("11" * 20)).digest()
-    bits = BloomBits()[address]
+    (bits,) = BloomBits().of([address])
     assert {bits >> shift & 2047 for shift in (0, 11, 22)} == {int.from_bytes(digest[k : k + 2], "big") % 2048 for k in (0, 2, 4)}
 
 

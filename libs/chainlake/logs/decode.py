@@ -6,6 +6,7 @@ says how many follow, up to which transaction, and the bloom of them all. `check
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -98,18 +99,25 @@ def check_block(height: int, pieces: Sequence[Piece], header_bloom: bytes | None
     return None
 
 
-class BloomBits(dict[str, int]):
+class BloomBits:
     """The three bits of each address and topic (as hex), hashed once."""
 
-    def __missing__(self, text: str) -> int:
-        digest = sha3.keccak_256(bytes.fromhex(text[2:])).digest()
-        bits = 0
-        for at in (0, 2, 4):
-            bits = bits << 11 | (int.from_bytes(digest[at : at + 2], "big") & (BLOOM_BITS - 1))
-        if len(self) >= MOST_KNOWN:
-            self.clear()
-        self[text] = bits
-        return bits
+    def __init__(self) -> None:
+        self._known: dict[str, int] = {}
+
+    def of(self, texts: Sequence[str]) -> Ints:
+        """For each value its three bit numbers, of 11 bits each, in one."""
+        known = self._known
+        fresh = list(set(texts).difference(known))
+        if fresh:
+            if len(known) + len(fresh) > MOST_KNOWN:
+                known.clear()
+                fresh = list(set(texts))
+            keccak = sha3.keccak_256
+            digests = b"".join([keccak(bytes.fromhex(text[2:])).digest() for text in fresh])
+            pairs = np.frombuffer(digests, ">u2").reshape(len(fresh), 16)[:, :3].astype(np.int64) & (BLOOM_BITS - 1)
+            known.update(zip(fresh, (pairs[:, 0] << 22 | pairs[:, 1] << 11 | pairs[:, 2]).tolist(), strict=True))
+        return np.array([known[text] for text in texts], np.int64)
 
 
 @dataclass
@@ -129,18 +137,18 @@ class _Columns:
         if not logs:
             return
         hash_, block = to_hex(transaction.hash), to_hex(transaction.block_hash)
-        for log in logs:
-            if log["transactionHash"] != hash_ or log.get("blockHash", block) != block:
+        if {(log["transactionHash"], log.get("blockHash", block), log.get("removed", False)) for log in logs} != {
+            (hash_, block, False)
+        }:
+            for log in logs:
                 _check_place(log, hash_, block)
-            if log.get("removed"):
-                raise BadInput(f"log {log['logIndex']} is marked as removed: only logs of finalized blocks are taken")
-            topics = log["topics"]
-            self.rows.append(row)
-            self.indexes.append(int(log["logIndex"], 16))
-            self.addresses.append(log["address"])
-            self.topics += topics
-            self.counts.append(len(topics))
-            self.data.append(log["data"])
+        topics = [log["topics"] for log in logs]
+        self.rows += [row] * len(logs)
+        self.indexes += [int(log["logIndex"], 16) for log in logs]
+        self.addresses += [log["address"] for log in logs]
+        self.topics += chain.from_iterable(topics)
+        self.counts += map(len, topics)
+        self.data += [log["data"] for log in logs]
 
 
 def _check_place(log: Mapping[str, Any], transaction: str, block: str) -> None:
@@ -149,6 +157,8 @@ def _check_place(log: Mapping[str, Any], transaction: str, block: str) -> None:
         raise BadInput(f"log {log['logIndex']} is of transaction {log['transactionHash']}, not of {transaction}")
     if log.get("blockHash", block).lower() != block:
         raise BadInput(f"log {log['logIndex']} is of block {log['blockHash']}, not of {block}")
+    if log.get("removed"):
+        raise BadInput(f"log {log['logIndex']} is marked as removed: only logs of finalized blocks are taken")
 
 
 def _decode_all(transactions: Sequence[Transaction], known: BloomBits) -> pa.RecordBatch:
@@ -198,7 +208,7 @@ def _check_order(heights: Ints, indexes: Ints, order: Ints) -> None:
 
 def _blooms(found: _Columns, counts: Ints, starts: Ints, known: BloomBits) -> npt.NDArray[np.uint8]:
     """The bloom of each piece, as 256 bytes."""
-    bits = np.array([known[text] for text in found.addresses] + [known[text] for text in found.topics], np.int64)
+    bits = known.of([*found.addresses, *found.topics])
     piece_of_log = np.searchsorted(starts, np.arange(len(counts)), side="right") - 1
     piece = np.r_[piece_of_log, np.repeat(piece_of_log, counts)]
     flags = np.zeros((len(starts), BLOOM_BITS), np.uint8)

@@ -83,7 +83,13 @@ def pack(rows: pa.Table) -> PackedLogs:
 
 def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:
     """The records at some places of several groups, one after the other."""
-    return np.concatenate([np.take(group.plain, places) for group, places in parts]).view(RECORD)
+    found = np.empty(sum(len(places) for _, places in parts), PLAIN)
+    start = 0
+    for group, places in parts:
+        end = start + len(places)
+        group.plain.take(places, out=found[start:end], mode="clip")
+        start = end
+    return found.view(RECORD)
 
 
 def unpack(records: Records, data: Sequence[pa.Array]) -> pa.Table:

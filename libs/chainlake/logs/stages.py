@@ -39,6 +39,7 @@ SEALED = (
     "kind string, stream long, shard long, chunk_seq long, min_local int, max_local int, count int, chunk binary,"
     " refs array<struct<chunk_seq: long, min_local: int, max_local: int, count: int>>, locals array<int>"
 )
+LOGS_PER_FILE, MOST_FILES = 200_000, 16
 NEXT_LOG_ID = "next_log_id"
 SEALED_ARROW = pa.unify_schemas([pa.schema([("kind", pa.string())]), CHUNKS, MANIFESTS, TAILS])
 HEADER = "logsBloom string, miner string, gasUsed string, baseFeePerGas string, transactions array<string>"
@@ -102,7 +103,8 @@ def bronze(batch: Batch) -> Output:
         raise BrokenPromise(f"{chain}: {bad}; see what the source sends, then resume", height=height)
     blocks = blocks.withColumns({"_chain": F.lit(chain), "block_number": F.col("_height")}).drop("error")
     roots = {chain: {NEXT_LOG_ID: int(end).to_bytes(8, "big")}}
-    return Output({"bronze.evm_logs": _numbered(logs, blocks, chain), "bronze.evm_blocks": blocks}, roots)
+    numbered = _in_order(_numbered(logs, blocks, chain), first, int(end))
+    return Output({"bronze.evm_logs": numbered, "bronze.evm_blocks": blocks}, roots)
 
 
 def _ends() -> tuple[Column, Column]:
@@ -183,6 +185,14 @@ def _numbered(logs: DataFrame, blocks: DataFrame, chain: str) -> DataFrame:
             "log_id": F.col("first_log_id") + F.col("log_index"),
         }
     )
+
+
+def _in_order(logs: DataFrame, first: int, end: int) -> DataFrame:
+    """Sorted by number, in files of consecutive numbers: readers then fetch neighbours together. The numbers are known, so the
+    files' bounds are too, and Spark need not look for them."""
+    files = max(1, min(MOST_FILES, (end - first) // LOGS_PER_FILE))
+    place = F.expr(f"cast((log_id - {first}L) * {files}L div {max(1, end - first)}L AS int)")
+    return logs.repartitionById(files, place).sortWithinPartitions("log_id")
 
 
 # Gold: the index

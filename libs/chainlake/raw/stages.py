@@ -20,14 +20,14 @@ from chainlake.sources.formats import DOMAIN_OF, format_of, left, network_of, ro
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
 
-MAX_BYTES = 64 << 20
+MAX_BYTES = 192 << 20
 TABLES = ("raw.blocks", "raw.transactions")
 
 
 def raw_stages() -> tuple[Stage, ...]:
     """One source stage per kind of chain."""
     return tuple(
-        Stage(f"raw.{domain}", kind, TABLES, max_blocks=2000, runner=RawRun, verify=unlinked)
+        Stage(f"raw.{domain}", kind, TABLES, max_blocks=50_000, runner=RawRun, verify=unlinked)
         for kind, domain in DOMAIN_OF.items()
     )
 
