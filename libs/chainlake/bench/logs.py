@@ -187,7 +187,7 @@ class Bench:
         assert self.written.parquet is not None
         kinds = [k for k in workload(pq.read_table(self.written.parquet, columns=list(COLUMNS)), count=50) if k.selective]
         bodies = [_request(one) for kind in kinds for one in kind.filters]
-        with _serving(self.home, self.prefix) as url, ThreadPoolExecutor(CLIENTS) as pool:
+        with serving(self.home, self.prefix) as url, ThreadPoolExecutor(CLIENTS) as pool:
             list(pool.map(lambda body: _post(url, body), bodies))
             until = time.monotonic() + SERVE_SECONDS
             parts = list(pool.map(lambda client: _load(url, bodies[client::CLIENTS], until), range(CLIENTS)))
@@ -264,12 +264,12 @@ def _load(url: str, bodies: Sequence[bytes], until: float) -> list[float]:
 
 
 @contextmanager
-def _serving(home: Path, prefix: str) -> Iterator[str]:
+def serving(home: Path, prefix: str, chain: str = CHAIN) -> Iterator[str]:
     """`lake serve` as a process of its own, on a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "chainlake.cli.main", "serve", "--home", str(home), "--chain", CHAIN]
+    command = [sys.executable, "-m", "chainlake.cli.main", "serve", "--home", str(home), "--chain", chain]
     command += ["--port", str(port), "--no-access-log"]
     process = subprocess.Popen(command, env={**os.environ, "LAKE_PREFIX": prefix}, stdout=subprocess.DEVNULL)
     try:

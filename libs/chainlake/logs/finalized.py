@@ -14,7 +14,7 @@ from chainlake.encoding import short
 from chainlake.errors import BadInput, BrokenPromise, Degraded
 from chainlake.lake.home import find_home
 from chainlake.logs.filter import Bounds, Limits, LogFilter, RpcError, parse_filter
-from chainlake.logs.query import Answer, LogIndex
+from chainlake.logs.query import Answer, LogIndex, NothingIndexed
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.sources.base import RawBlock
 from chainlake.sources.evm_line import parse_line
@@ -81,9 +81,8 @@ def query_clipped(index: LogIndex, filter: LogFilter | Mapping[str, Any], max_re
     """The same, of a given index."""
     snapshot = index.snapshot()
     if not isinstance(filter, LogFilter):
-        bounds = None if snapshot.head is None else Bounds(snapshot.first, snapshot.head.number)
         try:
-            filter = parse_filter([filter], bounds, Limits(range_rule="clip"))
+            filter = parse_filter([filter], Bounds(snapshot.first, snapshot.head.number), Limits(range_rule="clip"))
         except RpcError as error:
             raise BadInput(f"the filter does not work: {error.message}") from None
     return index.query(filter, max_results=max_results, snapshot=snapshot)
@@ -91,8 +90,10 @@ def query_clipped(index: LogIndex, filter: LogFilter | Mapping[str, Any], max_re
 
 def indexed_finalized_head(*, chain: str) -> int | None:
     """The last block that is indexed; None if there is none yet."""
-    head = _index(chain).snapshot().head
-    return None if head is None else head.number
+    try:
+        return _index(chain).snapshot().head.number
+    except NothingIndexed:
+        return None
 
 
 def health(*, chain: str) -> HealthReport:
