@@ -4,13 +4,17 @@ import json
 import random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 import sha3
 
 from chainlake.demo import evm
 from chainlake.encoding import from_hex, to_hex
-from chainlake.logs.decode import SCHEMA, BloomBits, Piece, Transaction, check_block, decode, decode_batch, unhex
+from chainlake.logs.bloom import BloomBits
+from chainlake.logs.decode import SCHEMA, Piece, check_block, decode, decode_batch
+from chainlake.logs.hex_columns import unhex, unhex_any
+from chainlake.logs.log_columns import Transaction, _carefully, _quickly
 from chainlake.sources.evm import parse_line
 
 BLOCKS = list(evm.blocks(30, seed=5, logs_per_block=12))
@@ -65,9 +69,8 @@ def test_every_log_comes_out_as_it_was_whatever_the_batches(size: int) -> None:
 
 def test_the_bloom_is_that_of_the_protocol() -> None:
     """The example of the yellow paper: bits from the first three pairs of bytes of the hash."""
-    address = "0x" + "11" * 20
     digest = sha3.keccak_256(bytes.fromhex("11" * 20)).digest()
-    (bits,) = BloomBits().of([address])
+    (bits,) = BloomBits().of(np.full((1, 20), 0x11, np.uint8))
     assert {bits >> shift & 2047 for shift in (0, 11, 22)} == {int.from_bytes(digest[k : k + 2], "big") % 2048 for k in (0, 2, 4)}
 
 
@@ -123,3 +126,31 @@ def test_pieces_must_be_whole_and_in_order() -> None:
 def test_unhex_of_nothing_and_of_any_case() -> None:
     assert unhex([], 20, "address").shape == (0, 20)
     assert unhex(["0xAb", "0Xff"], 1, "byte").tolist() == [[171], [255]]
+
+
+def test_the_quick_way_and_the_careful_way_give_the_same() -> None:
+    given = transactions(BLOCKS)
+    quick, careful = _quickly(given), _carefully(given)
+    assert quick is not None and quick.data.equals(careful.data)
+    for name in ("rows", "indexes", "addresses", "topic_counts", "topics"):
+        assert np.array_equal(getattr(quick, name), getattr(careful, name)), name
+
+
+@pytest.mark.parametrize("change", [lambda text: text.replace("0x", "0X"), lambda text: text.upper().replace("0X", "0x")])
+def test_the_quick_way_leaves_hashes_in_other_case_to_the_careful_one(change: Any) -> None:
+    line = json.loads(json.dumps(next(b for b in BLOCKS if len(logs_of(b)) > 4)))
+    plain = [batch.to_pylist() for batch in decode_batch(transactions([line]), BloomBits())]
+    for log in logs_of(line):
+        log["blockHash"] = change(log["blockHash"])
+    again = transactions([line])
+    assert _quickly(again) is None
+    if "0x" in logs_of(line)[0]["blockHash"]:
+        assert [batch.to_pylist() for batch in decode_batch(again, BloomBits())] == plain
+
+
+def test_unhex_of_any_length_takes_slices_and_refuses_what_is_odd() -> None:
+    texts = pa.array(["0x", "0xab", "0xABcd12", "0x"])
+    assert unhex_any(texts).to_pylist() == [b"", b"\xab", b"\xab\xcd\x12", b""]
+    assert unhex_any(texts.slice(1, 2)).to_pylist() == [b"\xab", b"\xab\xcd\x12"]
+    for bad in ("0xa", "ab", "0", "0xag", "", "x0ab"):
+        assert unhex_any(pa.array(["0xab", bad])) is None

@@ -39,7 +39,8 @@ SEALED = (
     "kind string, stream long, shard long, chunk_seq long, min_local int, max_local int, count int, chunk binary,"
     " refs array<struct<chunk_seq: long, min_local: int, max_local: int, count: int>>, locals array<int>"
 )
-LOGS_PER_FILE, MOST_FILES = 200_000, 16
+LOGS_PER_FILE, ENTRIES_PER_FILE, MOST_FILES = 200_000, 1_500_000, 16
+WEIGHTS = (0.0, 1.0, 1.0, 0.9, 0.65, 0.15, 0.15, 0.01)  # entries a log has, by kind of stream; rounded from mainnet
 NEXT_LOG_ID = "next_log_id"
 SEALED_ARROW = pa.unify_schemas([pa.schema([("kind", pa.string())]), CHUNKS, MANIFESTS, TAILS])
 HEADER = "logsBloom string, miner string, gasUsed string, baseFeePerGas string, transactions array<string>"
@@ -200,13 +201,16 @@ def _in_order(logs: DataFrame, first: int, end: int) -> DataFrame:
 
 def gold(batch: Batch) -> Output:
     """One segment of the index for the batch, and the statistics of signatures."""
-    ((chain, (_, high)),) = batch.ranges.items()
+    ((chain, (low, high)),) = batch.ranges.items()
     logs, blocks = batch.read("bronze.evm_logs"), batch.read("bronze.evm_blocks")
+    consumed = [v.commit for v in batch.snapshot.ledger.of("bronze.logs", chain).visible(high) if v.limit > low]
+    entries = round(sum(WEIGHTS) * sum(commit.rows.get("bronze_evm_logs", 0) for commit in consumed))
+    signatures = batch.keep(logs.filter("topic0 IS NOT NULL").groupBy("topic0", "block_number").count())
     return Output(
         {
-            **_segment(batch, _postings(logs, blocks), seal_run, INDEX, chain, high),
+            **_segment(batch, _postings(logs, signatures, blocks), entries, seal_run, INDEX, chain, high),
             "gold.block_meta": blocks,
-            "gold.topic0_stats": _topic0_stats(batch, logs, chain, high),
+            "gold.topic0_stats": _topic0_stats(batch, signatures, chain, high),
         }
     )
 
@@ -216,21 +220,33 @@ def stream(kind: Kind, value: str) -> Column:
     return F.expr(f"CASE WHEN {value} IS NOT NULL THEN {kind << KIND_SHIFT}L | (xxhash64({value}) & {HASH_MASK}L) END")
 
 
-def _postings(logs: DataFrame, blocks: DataFrame) -> DataFrame:
+def _postings(logs: DataFrame, signatures: DataFrame, blocks: DataFrame) -> DataFrame:
     """Which stream each log (or block) belongs to: one row for each of its values."""
-    values = [(Kind.ADDRESS, "address", "log_id"), *((kind, f"topic{k}", "log_id") for k, kind in enumerate(TOPIC_KINDS))]
-    values.append((Kind.TOPIC0_BLOCK, "topic0", "block_number"))
-    named = logs.select("log_id", "block_number", *[stream(kind, value).alias(f"s{int(kind)}") for kind, value, _ in values])
-    pairs = ", ".join(f"s{int(kind)}, {entry}" for kind, _, entry in values)
+    values = [(Kind.ADDRESS, "address"), *((kind, f"topic{k}") for k, kind in enumerate(TOPIC_KINDS))]
+    named = logs.select("log_id", *[stream(kind, value).alias(f"s{int(kind)}") for kind, value in values])
+    pairs = ", ".join(f"s{int(kind)}, log_id" for kind, _ in values)
     of_logs = named.selectExpr(f"stack({len(values)}, {pairs}) AS (stream, id)").filter("stream IS NOT NULL")
-    return of_logs.unionByName(blocks.select(stream(Kind.BLOCK_HASH, "hash").alias("stream"), F.col("block_number").alias("id")))
+    for kind, frame, value in ((Kind.TOPIC0_BLOCK, signatures, "topic0"), (Kind.BLOCK_HASH, blocks, "hash")):
+        of_logs = of_logs.unionByName(frame.select(stream(kind, value).alias("stream"), F.col("block_number").alias("id")))
+    return of_logs
+
+
+def _part(parts: int) -> Column:
+    """Ranges of streams of about the same weight. Hashes are spread evenly and the weights of the kinds are known well enough, so
+    Spark need not read everything once more to find the bounds."""
+    before = ", ".join(str(sum(WEIGHTS[:kind])) for kind in range(len(WEIGHTS)))
+    weights = ", ".join(map(str, WEIGHTS))
+    kind, place = f"cast(shiftright(stream, {KIND_SHIFT}) AS int)", f"(stream & {HASH_MASK}L) / {HASH_MASK + 1}.0D"
+    at = f"element_at(array({before}), {kind} + 1) + element_at(array({weights}), {kind} + 1) * {place}"
+    return F.expr(f"cast(least({parts - 1}, floor({parts} * ({at}) / {sum(WEIGHTS)})) AS int)")
 
 
 def _segment(
-    batch: Batch, postings: DataFrame, seal: Seal, tables: tuple[str, ...], chain: str, height: int
+    batch: Batch, postings: DataFrame, entries: int, seal: Seal, tables: tuple[str, ...], chain: str, height: int
 ) -> Mapping[str, DataFrame]:
-    """Sort the postings by stream and seal them. The rows span blocks, so they carry the height of the whole batch."""
-    ordered = postings.repartitionByRange("stream").sortWithinPartitions("stream")
+    """Sort the (about so many) postings by stream and seal them. The rows span blocks, so they carry the height of the batch."""
+    parts = max(1, min(MOST_FILES, entries // ENTRIES_PER_FILE))
+    ordered = postings.repartitionById(parts, _part(parts)).sortWithinPartitions("stream")
     rows = batch.keep(ordered.mapInArrow(seal, SEALED))
     rows = rows.withColumns({"_chain": F.lit(chain), "_height": F.lit(height).cast("long")})
     return {name: rows.filter(F.col("kind") == kind) for name, kind in zip(tables, ("chunk", "manifest", "tail"), strict=True)}
@@ -268,12 +284,11 @@ def _rows(sealed: Sealed) -> Iterator[pa.RecordBatch]:
             yield pa.RecordBatch.from_arrays(columns, schema=SEALED_ARROW)
 
 
-def _topic0_stats(batch: Batch, logs: DataFrame, chain: str, high: int) -> DataFrame:
+def _topic0_stats(batch: Batch, signatures: DataFrame, chain: str, high: int) -> DataFrame:
     """Counts by step of the window, old and new together; only rows of which the counts or the mode changed are written."""
     before = batch.state("gold.topic0_stats").drop("_chain", "_height")
     step = F.expr(f"block_number div {STEP_BLOCKS}").alias("step")
-    found = logs.filter("topic0 IS NOT NULL").groupBy("topic0", "block_number").count()
-    fresh = found.groupBy("topic0", step).agg(
+    fresh = signatures.groupBy("topic0", step).agg(
         F.count(F.lit(1)).alias("blocks"), F.sum("count").alias("logs"), F.max("block_number").alias("last_block")
     )
     old = before.select("topic0", F.explode("steps").alias("step", "c"), "last_block").selectExpr(
@@ -366,10 +381,14 @@ def _entries(rows: Mapping[str, int]) -> int:
 
 def merge_segments(batch: Batch) -> Output:
     """All entries of the segments in the batch, sealed anew as one."""
-    ((chain, (_, high)),) = batch.ranges.items()
+    ((chain, (low, high)),) = batch.ranges.items()
+    segments = _segments(batch.snapshot.ledger.of("gold.logs", chain))
+    entries = sum(segment.entries for segment in segments if low <= segment.base and segment.height <= high)
     tails = _tail_entries(batch)
     chunks = batch.read("gold.log_chunks").select("stream", "shard", "chunk").mapInArrow(_chunk_entries, "stream long, id long")
-    return Output(_segment(batch, tails.unionByName(chunks), seal_merged, MERGED, chain, high), {chain: {"merged": b"\x01"}})
+    return Output(
+        _segment(batch, tails.unionByName(chunks), entries, seal_merged, MERGED, chain, high), {chain: {"merged": b"\x01"}}
+    )
 
 
 def _tail_entries(batch: Batch) -> DataFrame:
