@@ -1,0 +1,196 @@
+"""The Merkle Patricia Forestry: a sixteen-way trie over the hashes of keys, whose proofs Cardano validators check.
+
+A leaf's hash is of what its path has left and its value's hash; a branch's of its prefix and the Merkle root of its sixteen
+children. There are no extension nodes and no branch with fewer than two children. The empty trie's root is 32 zero bytes.
+
+`Trie` is the form for tables: it takes the rows along the paths of the keys that a batch touches (`row_paths`), applies
+operations in order, and gives the root whenever it is asked and the rows that changed. See `radix` for what a row is.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from chainlake.encoding import short
+from chainlake.errors import BadInput, BrokenPromise
+from chainlake.merkle import radix
+from chainlake.merkle.mpf_proof import DEPTH, EMPTY, BranchStep, ForkStep, LeafStep, Proof, Step, blake, leaf_hash, verify
+from chainlake.merkle.radix import HASH, Branch, Leaf, RadixTrie, nibbles, shared
+
+
+class Operation(NamedTuple):
+    """A change of one key: `old` is None for an insert, `new` for a delete, neither for an update."""
+
+    key: bytes
+    old: bytes | None
+    new: bytes | None
+
+
+class Applied(NamedTuple):
+    """What a group of operations came to: the root after it, and its rows by path (None: the row is gone)."""
+
+    root: bytes
+    rows: dict[bytes, bytes | None]
+
+
+def root(items: Mapping[bytes, bytes]) -> bytes:
+    """The root of a trie with these keys and values."""
+    return Trie.of(items).root()
+
+
+def prove(items: Mapping[bytes, bytes], key: bytes) -> Proof:
+    """The proof that a key has its value in a trie with these items; or, if it is not among them, that it is absent."""
+    return Trie.of(items).prove(key)
+
+
+def row_paths(key: bytes) -> list[bytes]:
+    """The paths of all rows that an operation on a key, or its proof, can need."""
+    return radix.row_paths(nibbles(blake(key)))
+
+
+def apply(trie: "Trie", groups: Iterable[Iterable[Operation]]) -> Iterator[Applied]:
+    """Apply operations in order and say after each group (a block, a transaction, a single one) what it came to."""
+    for group in groups:
+        for operation in group:
+            trie.apply(operation)
+        yield Applied(trie.root(), trie.changes())
+
+
+class Trie(RadixTrie[bytes]):
+    """A trie in memory over rows of a table, of which it reads only those it needs. Says so when they are not of `root`."""
+
+    def __init__(self, rows: Mapping[bytes, bytes] | None = None, root: bytes | None = None) -> None:
+        super().__init__(rows)
+        if root is not None and root != self.root():
+            raise BrokenPromise(f"the trie's rows have root {short(self.root())}, not {short(root)}: run lake verify")
+
+    @classmethod
+    def of(cls, items: Mapping[bytes, bytes]) -> "Trie":
+        """A new trie with these items."""
+        trie = cls()
+        for key, value in items.items():
+            trie.insert(key, value)
+        return trie
+
+    def apply(self, operation: Operation) -> None:
+        """Carry out one operation, or refuse it and change nothing."""
+        key, old, new = operation
+        if old is None and new is None:
+            raise BadInput(f"an operation on key {short(key)} has neither an old nor a new value: give one")
+        if old is None and new is not None:
+            self.insert(key, new)
+        elif old is not None and new is None:
+            self.delete(key, old)
+        elif old is not None and new is not None:
+            self.update(key, old, new)
+
+    def insert(self, key: bytes, value: bytes) -> None:
+        """Add a key that is not there yet."""
+        digest = blake(key)
+        path = nibbles(digest)
+        trail = self._trail(path)
+        if self._leaf(trail, path, digest):
+            raise BadInput(f"key {short(key)} is in the trie already: it can be updated or deleted, not inserted")
+        self._put(trail, path, Leaf(digest, blake(value)))
+
+    def update(self, key: bytes, old: bytes, new: bytes) -> None:
+        """Give a key another value. It has to have the old one."""
+        trail, path, leaf = self._found(key, old)
+        self._put(trail, path, Leaf(leaf.key, blake(new)))
+
+    def delete(self, key: bytes, old: bytes) -> None:
+        """Remove a key. It has to have the value that is said."""
+        trail, path, _ = self._found(key, old)
+        self._remove(trail, path)
+
+    def value_hash(self, key: bytes) -> bytes | None:
+        """The hash of a key's value; None if the trie does not have the key."""
+        digest = blake(key)
+        path = nibbles(digest)
+        leaf = self._leaf(self._trail(path), path, digest)
+        return leaf and leaf.value
+
+    def root(self) -> bytes:
+        """The root after all operations so far."""
+        self._refresh()
+        top = self._top
+        if top is None:
+            return EMPTY
+        children = top.children()
+        return self._cell(children[0], 0) if len(children) == 1 else blake(top.digest)
+
+    def prove(self, key: bytes) -> Proof:
+        """The proof that the key has its value; or that it is absent. It needs only the rows along its path."""
+        self._refresh()
+        path = nibbles(blake(key))
+        cursor, steps, child = 0, list[Step](), None
+        for branch in self._trail(path):
+            depth = len(branch.path)
+            child = branch.slots[path[depth]]
+            others = [other for other in branch.children() if other is not child]
+            if others:
+                steps.append(_neighbor(others[0], depth, cursor) if len(others) == 1 else _neighbors(branch, path, cursor))
+                cursor = depth + 1
+        if child is not None:
+            other_path = nibbles(child.key) if isinstance(child, Leaf) else child.path
+            if other_path != path:
+                steps.append(_neighbor(child, shared(path, other_path), cursor))
+        return Proof(tuple(steps))
+
+    def _found(self, key: bytes, old: bytes) -> tuple[list[Branch[bytes]], bytes, Leaf]:
+        digest = blake(key)
+        path = nibbles(digest)
+        trail = self._trail(path)
+        leaf = self._leaf(trail, path, digest)
+        if leaf is None:
+            raise BadInput(f"key {short(key)} is not in the trie: it can only be inserted")
+        if leaf.value != blake(old):
+            raise BadInput(f"key {short(key)} has another value than {short(old)}: name the value it has")
+        return trail, path, leaf
+
+    def _nothing(self) -> list[bytes]:
+        return _NOTHING.copy()
+
+    def _cell(self, child: Leaf | Branch[bytes] | None, depth: int) -> bytes:
+        if child is None:
+            return EMPTY
+        if isinstance(child, Leaf):
+            return leaf_hash(child.key, depth, child.value)
+        return blake(child.path[depth:] + child.digest)
+
+    def _join(self, left: bytes, right: bytes, bit: int) -> bytes:
+        return blake(left + right)
+
+    def _pack(self, digest: bytes) -> bytes:
+        return digest
+
+    def _unpack(self, path: bytes, packed: bytes) -> bytes:
+        if len(packed) != HASH or len(path) >= DEPTH:
+            raise ValueError("a child in it is not of such a trie")
+        return packed
+
+
+def _neighbor(other: Leaf | Branch[bytes], at: int, cursor: int) -> Step:
+    """The step at a branch that has one other child."""
+    if isinstance(other, Leaf):
+        return LeafStep(at - cursor, other.key, other.value)
+    return ForkStep(at - cursor, other.path[at], other.path[at + 1 :], other.digest)
+
+
+def _neighbors(branch: Branch[bytes], path: bytes, cursor: int) -> Step:
+    """The step at a branch that has more: what is beside the way, the largest first."""
+    depth = len(branch.path)
+    cell = 16 + path[depth]
+    return BranchStep(depth - cursor, b"".join(branch.cells[cell >> size ^ 1] for size in (3, 2, 1, 0)))
+
+
+def _nothing() -> list[bytes]:
+    """The hashes above sixteen empty places, as a heap."""
+    cells = [EMPTY] * 32
+    for at in range(15, 0, -1):
+        cells[at] = blake(cells[2 * at] + cells[2 * at + 1])
+    return cells
+
+
+_NOTHING = _nothing()
+
+__all__ = ["EMPTY", "Applied", "Operation", "Proof", "Trie", "apply", "prove", "root", "row_paths", "verify"]
