@@ -15,6 +15,11 @@ RETRY = {"retries": "1", "batch": "4"}
 
 
 @pytest.fixture
+def lake(full_lake: Lake) -> Lake:
+    return full_lake
+
+
+@pytest.fixture
 def node() -> Iterator[FakeNode]:
     with serving(FakeNode(count=20)) as running:
         yield running

@@ -264,13 +264,13 @@ def _load(url: str, bodies: Sequence[bytes], until: float) -> list[float]:
 
 
 @contextmanager
-def serving(home: Path, prefix: str, chain: str = CHAIN) -> Iterator[str]:
+def serving(home: Path, prefix: str, chain: str = CHAIN, *options: str) -> Iterator[str]:
     """`lake serve` as a process of its own, on a free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "chainlake.cli.main", "serve", "--home", str(home), "--chain", chain]
-    command += ["--port", str(port), "--no-access-log"]
+    command += ["--port", str(port), "--no-access-log", *options]
     process = subprocess.Popen(command, env={**os.environ, "LAKE_PREFIX": prefix}, stdout=subprocess.DEVNULL)
     try:
         for _ in range(100):
