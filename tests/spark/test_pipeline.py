@@ -108,7 +108,8 @@ def test_history_keeps_every_after_image(lake: Lake, story: dict[str, str]) -> N
 
 
 def test_runs_tell_rows_seconds_and_bytes(lake: Lake, story: dict[str, str]) -> None:
-    runs = [row for row in lake.control.read("runs") if row["stage"] == "silver.test" and row["lane"] == story["chain"]]
+    rows = sorted(lake.control.read("runs"), key=lambda row: row["started_at"])
+    runs = [row for row in rows if row["stage"] == "silver.test" and row["lane"] == story["chain"]]
     assert [row["blocks"] for row in runs] == [12, 12, 6, 23]
     assert all(row["bytes"] > 0 and row["rows"] > 0 and {"append", "ledger"} <= dict(row["seconds"]).keys() for row in runs)
 
