@@ -46,3 +46,9 @@ class LeaseHeld(LakeError):
 
 class Unavailable(LakeError):
     """Something outside is missing or cannot be reached (Java, a registry, the Spark server)."""
+
+
+def first_line(error: BaseException) -> str:
+    """The first telling line of a Spark error."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0][:300] if lines else type(error).__name__

@@ -27,6 +27,7 @@ from chainlake.logs.query import LogIndex, NothingIndexed
 from chainlake.logs.settings import Settings
 from chainlake.logs.snapshot import BRONZE, GOLD, MERGES, RAW, Segment, active_segments, visible_head
 from chainlake.serve.cache import ByteCache
+from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.row_groups import Footer, holding
 from chainlake.serve.table_log import DataFile, TableLog
@@ -413,10 +414,10 @@ def test_caches_stay_within_their_bounds(lake: LogsLake) -> None:
 
 
 def test_control_tables_are_read_with_times_in_utc(lake: LogsLake) -> None:
-    rows = EmbeddedLake(lake.home).rows("ledger")
+    rows = LakeControl(EmbeddedLake(lake.home)).rows("ledger")
     assert {row["stage"] for row in rows} == {RAW, BRONZE, GOLD}
     assert all(row["committed_at"].tzinfo is not None for row in rows)
-    assert EmbeddedLake(lake.home).rows("nothing") == []
+    assert LakeControl(EmbeddedLake(lake.home)).rows("nothing") == []
 
 
 def test_a_ledger_that_contradicts_itself_is_refused(lake: LogsLake) -> None:

@@ -31,6 +31,7 @@ from chainlake.errors import LakeError
 from chainlake.lake import Lake, open_lake
 from chainlake.logs.filter import LogFilter
 from chainlake.logs.query import LogIndex
+from chainlake.serve.embedded import EmbeddedLake
 
 CHAIN = "bench"
 LOGS, QUICK_LOGS = 2_000_000, 100_000
@@ -41,6 +42,7 @@ import sys
 from pathlib import Path
 from chainlake.logs.filter import LogFilter
 from chainlake.logs.query import LogIndex
+from chainlake.serve.embedded import EmbeddedLake
 
 index = LogIndex(Path(sys.argv[1]), sys.argv[2], prefix=sys.argv[3])
 index.query(LogFilter(topics=((), (bytes.fromhex(sys.argv[4]),)), from_block=0, to_block=1 << 40))
@@ -98,7 +100,7 @@ class Bench:
             yield from self.loading(postgres)
             yield from self.sizes(postgres)
             duck = DuckDb(self.directory / "duck")
-            duck.open(self.files("bronze_evm_logs"))
+            duck.open(self.files("bronze.evm_logs"))
             yield from self.queries(duck, postgres)
             duck.close()
         yield from self.first_answer()
@@ -121,23 +123,18 @@ class Bench:
 
     def sizes(self, postgres: Peer | None) -> Iterator[Result]:
         """Bytes on disk of the logs and everything needed to find them."""
-        tables = ("bronze_evm_logs", "gold_log_chunks", "gold_log_manifests", "gold_log_tails", "gold_block_meta")
+        tables = ("bronze.evm_logs", "gold.log_chunks", "gold.log_manifests", "gold.log_tails", "gold.block_meta")
         sizes = {name: sum(path.stat().st_size for path in self.files(name)) / self.written.logs for name in tables}
         peer = postgres.bytes() / self.written.logs if postgres is not None else None
         yield Result("logs and index on disk", sum(sizes.values()), "bytes/log", "PostgreSQL", peer)
-        yield Result("  index alone", sum(sizes.values()) - sizes["bronze_evm_logs"], "bytes/log")
+        yield Result("  index alone", sum(sizes.values()) - sizes["bronze.evm_logs"], "bytes/log")
 
-    def files(self, stored: str) -> list[Path]:
+    def files(self, table: str) -> list[Path]:
         """The Parquet files of a table that hold this chain: whole files, since a commit writes files of its own."""
-        place = self.home / "warehouse" / f"{self.prefix}store" / stored
         commits = {c.commit_id for c in self.lake.ledger.read().commits() if c.chain == CHAIN}
-        found = []
-        for log in sorted((place / "_delta_log").glob("*.json")):
-            for line in log.read_text(encoding="utf-8").splitlines():
-                action = json.loads(line).get("add")
-                if action and json.loads(action["stats"]).get("minValues", {}).get("_commit") in commits:
-                    found.append(place / action["path"])
-        return found
+        log = EmbeddedLake(self.home, self.prefix).log(table)
+        log.refresh()
+        return [Path(file.path) for file in log.files if file.low.get("_commit") in commits]
 
     def index(self) -> LogIndex:
         return LogIndex(self.home, CHAIN, prefix=self.prefix)

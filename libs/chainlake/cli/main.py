@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from chainlake import __version__
-from chainlake.errors import LakeError
+from chainlake.errors import LakeError, first_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,8 +46,7 @@ def _guarded(given: argparse.Namespace) -> int:
     except Exception as error:
         if not _is_sparks(error):
             raise
-        first = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        sys.stderr.write(f"lake: Spark refused: {first[:300]}\n")
+        sys.stderr.write(f"lake: Spark refused: {first_line(error)}\n")
         return 1
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import xxhash
 
 from chainlake.demo import write_pieces
+from chainlake.sources.wire import to_varint
 
 SHARDS = 1024
 NODES = 8
@@ -27,23 +28,14 @@ EMPTY = hashlib.sha256().hexdigest().upper()
 Json = dict[str, Any]
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def field_bytes(number: int, value: bytes) -> bytes:
     """A protobuf field of bytes, or of a message."""
-    return _varint(number << 3 | 2) + _varint(len(value)) + value
+    return to_varint(number << 3 | 2) + to_varint(len(value)) + value
 
 
 def field_int(number: int, value: int) -> bytes:
     """A protobuf field of a number or bool; proto3 leaves out 0."""
-    return _varint(number << 3) + _varint(value) if value else b""
+    return to_varint(number << 3) + to_varint(value) if value else b""
 
 
 @dataclass

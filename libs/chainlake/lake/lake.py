@@ -1,8 +1,7 @@
 """The lake as people use it: one object with everything that one can do."""
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -147,13 +146,8 @@ class Lake:
         """Take a stage, and all that consumed it, back to a height."""
         return rollback(self, stage, chain, height, why, force)
 
-    @contextmanager
-    def lease(self, stage: str, lane: str) -> Iterator[Lease]:
-        """The right to write a lane."""
-        with self._lease(stage, lane) as lease:
-            yield lease
-
-    def _lease(self, stage: str, lane: str) -> Lease:
+    def lease(self, stage: str, lane: str) -> Lease:
+        """The right to write a lane, while inside `with`."""
         return Lease(self.control, self.ledger, self.catalog.control_log("leases"), stage, lane)
 
     def _check_stages(self) -> None:
@@ -191,7 +185,7 @@ class Lake:
         going = [chain for chain in members if (stage.name, chain) not in degraded]
         if not going:
             return stopped
-        lease = self._lease(stage.name, lane)
+        lease = self.lease(stage.name, lane)
         run = (stage.runner or LaneRun)(self, stage, going, lease, *limits)
         if run.has_work():
             with lease:

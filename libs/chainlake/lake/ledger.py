@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from chainlake.errors import BadInput, Fenced
+from chainlake.errors import Fenced
 from chainlake.lake.clock import new_commit_id, now
 from chainlake.lake.control import ControlTables
 from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.names import Namespace
-from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView, problems
+from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView, checked
 
 COLUMNS = [column.name for column in fields(Commit)]
 
@@ -40,11 +40,8 @@ class Ledger:
         rows = self._control.arrow("ledger")
         if stages is not None:
             rows = rows.filter(pc.is_in(rows["stage"], pa.array(list(stages), pa.string())))
-        view = LedgerView(_commit(row) for row in rows.select(COLUMNS).to_pylist())
-        wrong = [text for history in view.histories().values() for text in problems(history)] if check else []
-        if wrong:
-            raise BadInput(f"control.ledger is corrupt: {wrong[0]}; see lake verify and docs/operations.md on repairing it")
-        return view
+        commits = (_commit(row) for row in rows.select(COLUMNS).to_pylist())
+        return checked(commits) if check else LedgerView(commits)
 
     def append(self, rows: Sequence[Commit]) -> None:
         """Commit the rows of one lane (same stage, lane, seq and commit id), or raise Fenced with nothing visible."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from chainlake.errors import BadInput, LakeError
+from chainlake.errors import BadInput, LakeError, first_line
 from chainlake.lake.commit import checksum
 from chainlake.lake.compaction import rebuild
 from chainlake.lake.failpoint import failpoint
@@ -216,9 +216,3 @@ def _heal_lost(lake: "Lake", lost: set[int], done: Restored, lease: Lease) -> No
             why = f"restore: commit {commit.commit_id} is damaged beyond what Delta still has"
             rollback(lake, commit.stage, commit.chain, commit.base_height, why, force=True)
             done.rolled_back[f"{commit.stage} {commit.chain}"] = commit.base_height
-
-
-def first_line(error: BaseException) -> str:
-    """The first telling line of a Spark error."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0][:300] if lines else type(error).__name__

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from chainlake.errors import BadInput
-from chainlake.lake.restore import first_line
+from chainlake.errors import BadInput, first_line
 from chainlake.lake.sql_text import strip_comments, tokens
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from chainlake.errors import LakeError
+from chainlake.errors import LakeError, first_line
 from chainlake.lake.commit import checksum
 from chainlake.lake.ddl import Table
 from chainlake.lake.deltalog import DeltaLog, Version
 from chainlake.lake.gc import allowed_counts
-from chainlake.lake.restore import first_line, unfinished
+from chainlake.lake.restore import unfinished
 from chainlake.lake.stage import Stage
 from chainlake.lake.visibility import LedgerView, problems
 

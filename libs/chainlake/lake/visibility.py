@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from chainlake.errors import BadInput
+
 ADVANCE, ROLLBACK, COMPACT = "advance", "rollback", "compact"
 
 
@@ -196,3 +198,12 @@ class LedgerView:
     def lane_seq(self, stage: str, lane: str) -> int:
         """The last seq of a lane, over all of its chains."""
         return max((c.seq for c in self.commits() if c.stage == stage and c.lane == lane), default=0)
+
+
+def checked(commits: Iterable[Commit]) -> LedgerView:
+    """The ledger of some commits; one that contradicts itself is refused."""
+    view = LedgerView(commits)
+    wrong = [text for history in view.histories().values() for text in problems(history)]
+    if wrong:
+        raise BadInput(f"control.ledger is corrupt: {wrong[0]}; see lake verify and docs/operations.md on repairing it")
+    return view

@@ -15,6 +15,8 @@ from chainlake.errors import BadInput, BrokenPromise, Degraded
 from chainlake.lake.home import find_home
 from chainlake.logs.filter import Bounds, Limits, LogFilter, RpcError, parse_filter
 from chainlake.logs.query import Answer, LogIndex, NothingIndexed
+from chainlake.serve import operations
+from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.sources.base import RawBlock
 from chainlake.sources.evm_line import parse_line
@@ -98,11 +100,8 @@ def indexed_finalized_head(*, chain: str) -> int | None:
 
 def health(*, chain: str) -> HealthReport:
     """Where the index stands, and what stopped."""
-    latest: dict[str, Mapping[str, Any]] = {}
-    for row in sorted(EmbeddedLake(find_home().path).rows("health"), key=lambda row: row["at"]):
-        if row["chain"] == chain and row["stage"] in (*STAGES, "gold.log_merges"):
-            latest[row["stage"]] = row
-    stopped = {stage: row["reason"] for stage, row in latest.items() if row["status"] == "degraded"}
+    rows = LakeControl(EmbeddedLake(find_home().path)).rows("health")
+    stopped = {stage: why for stage, why in operations.degraded(rows, chain).items() if stage in operations.STAGES}
     return HealthReport(indexed_finalized_head(chain=chain), stopped)
 
 

@@ -16,18 +16,7 @@ from chainlake.lake.visibility import History
 from chainlake.logs import decode
 from chainlake.logs.checks import index_problems, merge_problems, numbering_problems
 from chainlake.logs.codec import decode_chunk, values_of
-from chainlake.logs.rules import (
-    COLD,
-    COLD_BELOW,
-    HOT,
-    HOT_ABOVE,
-    STEP_BLOCKS,
-    WINDOW_STEPS,
-    Merge,
-    MergePolicy,
-    Segment,
-    next_merge,
-)
+from chainlake.logs.rules import STEP_BLOCKS, WINDOW_STEPS, Merge, MergePolicy, Segment, mode_sql, next_merge
 from chainlake.logs.seal import CHUNKS, MANIFESTS, TAILS, RunSealer, Sealed, Sealing
 from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, LOCAL_BITS, TOPIC_KINDS, Kind, Longs
 
@@ -315,10 +304,8 @@ def _topic0_stats(batch: Batch, signatures: DataFrame, chain: str, high: int) ->
             "_deleted": F.expr("logs = 0"),
         }
     )
-    between = f"coalesce(was_mode, '{COLD}')"
-    mode = F.expr(f"CASE WHEN share > {HOT_ABOVE} THEN '{HOT}' WHEN share < {COLD_BELOW} THEN '{COLD}' ELSE {between} END")
     changed = "was_logs IS NULL OR logs <> was_logs OR blocks_with <> was_blocks_with OR mode <> was_mode"
-    rows = joined.withColumn("mode", mode).filter(changed)
+    rows = joined.withColumn("mode", F.expr(mode_sql("share", "was_mode"))).filter(changed)
     return rows.withColumns({"_chain": F.lit(chain), "_height": F.lit(high).cast("long")}).coalesce(1)
 
 

@@ -68,16 +68,6 @@ class Message:
         return cls(**{known[name].name: _from_json(item, _wire(known[name]), name) for name, item in value.items()})
 
 
-def varint(value: int) -> bytes:
-    """A non-negative number in base 128, lowest digits first."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _wire(one: "Field[Any]") -> Wire:
     found: Wire = one.metadata["wire"]
     return found
@@ -97,7 +87,7 @@ def _field_bytes(how: Wire, value: Any) -> bytes:
     if _is_default(value):
         return b""
     if how.repeated and how.kind is int:
-        return _delimited(how.number, b"".join(map(varint, value)))
+        return _delimited(how.number, b"".join(map(wire.to_varint, value)))
     return b"".join(_value_bytes(how.number, one) for one in (value if how.repeated else (value,)))
 
 
@@ -106,11 +96,11 @@ def _value_bytes(number: int, value: Any) -> bytes:
         return _delimited(number, value.to_bytes())
     if isinstance(value, bytes):
         return _delimited(number, value)
-    return varint(number << 3 | wire.VARINT) + varint(int(value))
+    return wire.to_varint(number << 3 | wire.VARINT) + wire.to_varint(int(value))
 
 
 def _delimited(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | wire.LENGTH) + varint(len(data)) + data
+    return wire.to_varint(number << 3 | wire.LENGTH) + wire.to_varint(len(data)) + data
 
 
 def _from_bytes(cls: type[M], data: bytes) -> M:

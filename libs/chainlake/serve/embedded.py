@@ -1,9 +1,8 @@
 """A lake directory read without a JVM: where its tables are, what its ledger says, what its control tables hold."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 
 from chainlake.errors import BadInput
 from chainlake.lake.names import physical, split
-from chainlake.lake.visibility import Commit, LedgerView, problems
+from chainlake.lake.visibility import Commit, LedgerView, checked
 from chainlake.serve.arrays import to_arrow_binary
 from chainlake.serve.table_log import DataFile, TableLog
 from chainlake.serve.visible import KERNEL
@@ -30,8 +29,6 @@ class EmbeddedLake:
     def __init__(self, home: Path, prefix: str = "") -> None:
         self.home = Path(home)
         self._prefix = prefix
-        self._control: dict[str, TableLog] = {}
-        self._lock = Lock()
         if not (self.directory("control.ledger") / "_delta_log").is_dir():
             raise BadInput(f"there is no lake in {self.home}: give the home directory of one, or make it with lake run")
 
@@ -44,15 +41,6 @@ class EmbeddedLake:
     def log(self, table: str, *columns: str) -> TableLog:
         """The log of a data table, with statistics of the kernel's columns and of some more."""
         return TableLog(self.directory(table), (*KERNEL, *columns))
-
-    def rows(self, name: str) -> Sequence[Mapping[str, Any]]:
-        """All rows of control.`name` as they are now; none if there is no such table."""
-        with self._lock:
-            log = self._control.setdefault(name, TableLog(self.directory(f"control.{name}")))
-            log.refresh()
-            files = log.files
-        tables = [_aware(pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us").read()) for file in files]
-        return pa.concat_tables(tables, promote_options="permissive").to_pylist() if tables else []
 
 
 class LedgerReader:
@@ -80,7 +68,7 @@ class LedgerReader:
         known = self._by_file
         by_file = {file.path: known[file.path] if file.path in known else self._read(file) for file in self._log.files}
         if [commits for commits in by_file.values() if commits] != [commits for commits in known.values() if commits]:
-            self.view = _checked(commit for commits in by_file.values() for commit in commits)
+            self.view = checked(commit for commits in by_file.values() for commit in commits)
             self.revision = self._log.version
         self._by_file, self._read_version = by_file, self._log.version
 
@@ -100,15 +88,6 @@ class LedgerReader:
 def _between(file: DataFile, name: str, values: Iterable[str]) -> bool:
     low, high = file.low.get(name, ""), file.high.get(name)
     return any(low <= value and (high is None or value[: len(high)] <= high) for value in values)
-
-
-def _checked(commits: Iterable[Commit]) -> LedgerView:
-    """The ledger of some commits; one that contradicts itself is refused."""
-    view = LedgerView(commits)
-    wrong = [text for history in view.histories().values() for text in problems(history)]
-    if wrong:
-        raise BadInput(f"control.ledger is corrupt: {wrong[0]}; see lake verify and docs/operations.md on repairing it")
-    return view
 
 
 def _is_one_of(texts: pa.ChunkedArray, values: Iterable[str]) -> pa.ChunkedArray:

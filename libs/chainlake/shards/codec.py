@@ -20,7 +20,7 @@ from chainlake.shards.transactions import (
     Transaction,
     UpdateStreamNodesAndReplicationTx,
 )
-from chainlake.sources.wire import FIXED32, FIXED64, LENGTH, VARINT
+from chainlake.sources.wire import FIXED32, FIXED64, LENGTH, VARINT, to_varint
 
 GROUP_START, GROUP_END = 3, 4
 MAX_NUMBER, MAX_NUMBER_IN_GROUP, MAX_GROUPS = (1 << 29) - 1, (1 << 31) - 1, 10_001
@@ -94,19 +94,8 @@ def _encode_miniblock(update: MiniblockUpdate) -> bytes:
     )
 
 
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return bytes((value,))
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 def _data(key: int, value: bytes) -> bytes:
-    return bytes((key,)) + _varint(len(value)) + value
+    return bytes((key,)) + to_varint(len(value)) + value
 
 
 def _present(key: int, value: bytes) -> bytes:
@@ -120,13 +109,13 @@ def _repeated(key: int, values: Iterable[bytes]) -> bytes:
 def _int64(key: int, value: int) -> bytes:
     if not -(1 << 63) <= value < 1 << 63:
         raise BadInput(f"{value} is not an int64: a smaller number is expected")
-    return bytes((key,)) + _varint(value & (1 << 64) - 1) if value else b""
+    return bytes((key,)) + to_varint(value & (1 << 64) - 1) if value else b""
 
 
 def _uint32(key: int, value: int) -> bytes:
     if not 0 <= value < 1 << 32:
         raise BadInput(f"{value} is not a uint32: a number from 0 to {(1 << 32) - 1} is expected")
-    return bytes((key,)) + _varint(value) if value else b""
+    return bytes((key,)) + to_varint(value) if value else b""
 
 
 def _merge(slots: Slots, fields: Fields, data: bytes) -> None:

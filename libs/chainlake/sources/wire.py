@@ -1,4 +1,4 @@
-"""The protobuf wire format, as far as needed to find messages inside messages without decoding them."""
+"""The protobuf wire format, as far as needed to write numbers, and to find messages inside messages without decoding them."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -31,6 +31,18 @@ def varint(data: bytes, position: int) -> tuple[int, int]:
             return value & 0xFFFF_FFFF_FFFF_FFFF, position
         shift += 7
     raise BadInput("not protobuf: a number has more than 10 bytes")
+
+
+def to_varint(value: int) -> bytes:
+    """A non-negative number in base 128, lowest digits first."""
+    if value < 0x80:
+        return bytes((value,))
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
 
 
 def fields(data: bytes) -> Iterator[Field]:
