@@ -38,6 +38,21 @@ def lines(series: Mapping[str, tuple[Iterable[Any], Iterable[float]]], title: st
         axes.legend(frameon=False)
 
 
+def ratios(labels: Sequence[str], values: Sequence[float], title: str) -> None:
+    """How many times better than a peer, on a logarithmic scale around 1: to the right we are better, to the left the peer is."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(8, 0.8 + 0.26 * len(labels)), layout="constrained")
+    bars = axes.barh(list(labels), [value - 1 for value in values], left=1, color=[PALETTE[value < 1] for value in values])
+    axes.bar_label(bars, labels=[f"{value:,.2g}x" for value in values], padding=2)
+    axes.set_xscale("log")
+    axes.axvline(1, color="black", linewidth=0.8)
+    axes.invert_yaxis()
+    axes.margins(x=0.15)
+    axes.set(title=title, xlabel="times better than the peer (left of 1: worse)")
+    axes.spines[["top", "right"]].set_visible(False)
+
+
 def heat(
     rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], title: str, xlabel: str, unit: str
 ) -> None:

@@ -22,9 +22,9 @@ from chainlake.lake.verify import verify
 from chainlake.logs.filter import LogFilter, match
 from chainlake.logs.finalized import ingest_finalized_block
 from chainlake.logs.functions import get_logs, where
+from chainlake.logs.merging import MergeRun
 from chainlake.logs.query import LogIndex
 from chainlake.logs.rules import MergePolicy
-from chainlake.logs.stages import MergeRun
 
 STAGES = ("bronze.logs", "gold.logs")
 

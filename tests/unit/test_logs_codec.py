@@ -3,18 +3,16 @@
 import random
 import zlib
 from collections import defaultdict
-from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from chainlake.errors import BadInput
 from chainlake.logs.codec import BadChunk, bitmap_of, decode_chunk, encode_chunk, values_of
-from chainlake.logs.seal import CHUNKS, MANIFESTS, TAILS, RunSealer, Sealed, Sealing, seal, seal_all
+from chainlake.logs.seal import CHUNKS, MANIFESTS, TAILS, Sealed, Sealing, seal, seal_all
 from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, LOCAL_BITS, LOCAL_MASK, Kind, stream_of, streams_of
 
 LOCALS = st.lists(st.integers(0, LOCAL_MASK), min_size=1, max_size=300, unique=True).map(sorted)
@@ -119,27 +117,6 @@ def test_sealing_keeps_every_entry_once(pairs: list[tuple[int, int]], entries: i
     for rows, schema in ((sealed.chunks, CHUNKS), (sealed.manifests, MANIFESTS), (sealed.tails, TAILS)):
         places = list(zip(rows["stream"].to_pylist(), rows["shard"].to_pylist(), strict=True))
         assert rows.schema.equals(schema) and places == sorted(places)
-
-
-@settings(max_examples=50)
-@given(st.one_of(PAIRS, CROWDED), st.lists(st.integers(0, 200), max_size=6), st.booleans())
-def test_batches_are_sealed_as_one(pairs: list[tuple[int, int]], cuts: list[int], everything: bool) -> None:
-    streams, ids = arrays(pairs)
-    sealer = RunSealer(Sealing(5), everything)
-    edges = [0, *sorted(min(cut, len(ids)) for cut in cuts), len(ids)]
-    parts = [sealer.feed(streams[a:b], ids[a:b]) for a, b in pairwise(edges)]
-    parts.append(sealer.finish())
-    whole = (seal_all if everything else seal)(streams, ids, Sealing(5))
-    for name in ("chunks", "manifests", "tails"):
-        joined = pa.Table.from_batches([getattr(part, name) for part in parts])
-        assert joined.to_pylist() == getattr(whole, name).to_pylist()
-
-
-def test_a_sealer_refuses_streams_that_go_back() -> None:
-    sealer = RunSealer()
-    sealer.feed(np.array([5, 9]), np.array([1, 2]))
-    with pytest.raises(BadInput, match="stream 8 came after 9"):
-        sealer.feed(np.array([8]), np.array([3]))
 
 
 def test_no_chunk_is_larger_than_its_bound() -> None:

@@ -12,7 +12,8 @@ import sha3
 from chainlake.demo import evm
 from chainlake.encoding import from_hex, to_hex
 from chainlake.logs.bloom import BloomBits
-from chainlake.logs.decode import SCHEMA, Piece, check_block, decode, decode_batch
+from chainlake.logs.bundles import bundle_logs, file_bounds, logs_in, number_logs
+from chainlake.logs.decode import SCHEMA, Piece, check_block, decode_batch
 from chainlake.logs.hex_columns import unhex, unhex_any
 from chainlake.logs.log_columns import Transaction, _carefully, _quickly
 from chainlake.sources.evm import parse_line
@@ -37,12 +38,10 @@ def logs_of(line: dict[str, Any]) -> list[dict[str, Any]]:
     return line["logs"] if "logs" in line else [log for receipt in line["receipts"] for log in receipt["logs"]]
 
 
-def pieces(rows: list[dict[str, Any]]) -> dict[int, list[Piece]]:
+def pieces(bundles: list[dict[str, Any]]) -> dict[int, list[Piece]]:
     found: dict[int, list[Piece]] = {}
-    for row in rows:
-        if row["piece_logs"] is not None:
-            names = ("log_index", "piece_logs", "transaction_index", "piece_last_tx", "piece_bloom")
-            found.setdefault(row["_height"], []).append(Piece(*(row[name] for name in names)))
+    for piece in (piece for bundle in bundles for piece in bundle["pieces"]):
+        found.setdefault(piece.pop("height"), []).append(Piece(**piece))
     return found
 
 
@@ -51,19 +50,24 @@ def test_every_log_comes_out_as_it_was_whatever_the_batches(size: int) -> None:
     given = transactions(BLOCKS)
     random.Random(1).shuffle(given) if size == 10_000 else None
     batches = [raw(given[at : at + size]) for at in range(0, len(given), size)]
-    rows = [row for batch in decode(batches) for row in batch.to_pylist()]
+    bundles = [row for batch in bundle_logs(batches) for row in batch.to_pylist()]
+    assert all(bundle["error"] is None for bundle in bundles)
+    rows = [row for bundle in bundles for row in logs_in(bundle["rows"]).to_pylist()]
+    for bundle, part in zip(bundles, (logs_in(bundle["rows"]).to_pylist() for bundle in bundles), strict=True):
+        ends = [(part[at]["_height"], part[at]["log_index"]) for at in (0, -1)]
+        assert [(bundle["first_height"], bundle["first_log"]), (bundle["last_height"], bundle["last_log"])] == ends
+        assert bundle["logs"] == len(part)
     rows.sort(key=lambda row: (row["_height"], row["log_index"]))
     expected = [log for line in BLOCKS for log in logs_of(line)]
     assert len(rows) == len(expected) > 200
     for row, log in zip(rows, expected, strict=True):
-        assert row["error"] is None
         assert (row["_height"], row["log_index"]) == (int(log["blockNumber"], 16), int(log["logIndex"], 16))
         assert to_hex(row["address"]) == log["address"] and to_hex(row["data"]) == log["data"]
         assert [to_hex(row[f"topic{k}"]) for k in range(row["topic_count"])] == log["topics"]
         assert all(row[f"topic{k}"] is None for k in range(row["topic_count"], 4))
         assert to_hex(row["transaction_hash"]) == log["transactionHash"]
     blooms = {int(line["block"]["number"], 16): from_hex(line["block"]["logsBloom"]) for line in BLOCKS}
-    found = pieces(rows)
+    found = pieces(bundles)
     assert all(check_block(height, found.get(height, []), bloom) is None for height, bloom in blooms.items())
 
 
@@ -154,3 +158,41 @@ def test_unhex_of_any_length_takes_slices_and_refuses_what_is_odd() -> None:
     assert unhex_any(texts.slice(1, 2)).to_pylist() == [b"\xab", b"\xab\xcd\x12"]
     for bad in ("0xa", "ab", "0", "0xag", "", "x0ab"):
         assert unhex_any(pa.array(["0xab", bad])) is None
+
+
+def test_logs_are_numbered_by_block_whatever_the_bundles() -> None:
+    given = transactions(BLOCKS)
+    low = min(t.height for t in given) - 1
+    counts = [len(logs_of(line)) for line in BLOCKS]
+    first_ids = 1000 + np.cumsum([0, *counts[:-1]])
+    times = np.array([int(line["block"]["timestamp"], 16) for line in BLOCKS]) * 1_000_000
+    base = int(BLOCKS[0]["block"]["number"], 16) - 1
+    bundles = list(bundle_logs([raw(given[at : at + 7]) for at in range(0, len(given), 7)]))
+    rows = [row for batch in number_logs(bundles, base, first_ids, times) for row in batch.to_pylist()]
+    assert low >= base and [row["log_id"] for row in rows] == list(range(1000, 1000 + sum(counts)))
+    expected = [(line, log) for line in BLOCKS for log in logs_of(line)]
+    for row, (line, log) in zip(rows, expected, strict=True):
+        assert to_hex(row["block_hash"]) == line["block"]["hash"] and to_hex(row["data"]) == log["data"]
+        assert row["block_timestamp"].timestamp() == int(line["block"]["timestamp"], 16)
+
+
+def test_a_bundle_names_the_first_block_that_is_wrong_and_keeps_the_logs_of_the_others() -> None:
+    lines = json.loads(json.dumps(BLOCKS[:8]))
+    wrong = [line for line in lines if logs_of(line)][1:3]
+    for line in wrong:
+        logs_of(line)[0].update(address="0x12")
+    (bundle,) = (row for batch in bundle_logs([raw(transactions(lines))]) for row in batch.to_pylist())
+    height = int(wrong[0]["block"]["number"], 16)
+    assert bundle["error_height"] == height and f"block {height}" in bundle["error"]
+    assert {row["_height"] for row in logs_in(bundle["rows"]).to_pylist()} >= {int(lines[0]["block"]["number"], 16)}
+    (only_wrong,) = (row for batch in bundle_logs([raw(transactions(wrong[:1])[:1])]) for row in batch.to_pylist())
+    assert only_wrong["logs"] == 0 and only_wrong["first_height"] is None and only_wrong["error_height"] == height
+
+
+def test_bundles_go_to_files_as_a_whole_and_only_if_they_do_not_overlap() -> None:
+    bundles = [(10, 0, 12, 4, 100), (12, 5, 15, 0, 100), (16, 0, 20, 9, 100), (21, 0, 21, 9, 100)]
+    for files, bounds in ((1, []), (2, [(16, 0)]), (4, [(12, 5), (16, 0), (21, 0)]), (9, [(12, 5), (16, 0), (21, 0)])):
+        assert file_bounds(bundles[::-1], files) == bounds
+    assert file_bounds([], 3) == []
+    assert file_bounds([*bundles, (14, 0, 14, 0, 1)], 2) is None
+    assert file_bounds([*bundles, (12, 4, 12, 4, 1)], 2) is None

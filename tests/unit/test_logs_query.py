@@ -21,7 +21,7 @@ from chainlake.logs.index import IndexReader
 from chainlake.logs.match import Matcher, _any_of
 from chainlake.logs.packed import SCHEMA, words_of
 from chainlake.logs.planner import Planner, windows
-from chainlake.logs.query import Answer, BlockNotFound, CorruptChunk, LogIndex, QueryTooBroad, Settings
+from chainlake.logs.query import Answer, BlockNotFound, CorruptChunk, LogIndex, QueryTimedOut, QueryTooBroad, Settings
 from chainlake.logs.snapshot import BRONZE, GOLD, MERGES, RAW
 from tests.unit.logs_lake import Log, LogsLake
 
@@ -360,6 +360,14 @@ def test_a_limited_query_stops_early(plain: LogsLake) -> None:
     index = planned(plain, threads=1)
     some = index.query(LogFilter(**ALL), max_results=5)
     assert some.more and some.logs.num_rows == 5 and some.explain.reads.row_groups < whole.reads.row_groups / 3
+
+
+def test_a_query_that_takes_too_long_ends(plain: LogsLake) -> None:
+    one = LogFilter((next(iter(plain.visible(10**6))).address,), **ALL)
+    for wanted in (LogFilter(**ALL), one):
+        with pytest.raises(QueryTimedOut, match="takes too long: ask for fewer blocks"):
+            planned(plain, query_seconds=0.0).query(wanted)
+    assert planned(plain, query_seconds=60.0).query(one).logs.num_rows > 0
 
 
 def test_lists_that_are_too_long_are_refused_or_looked_through(plain: LogsLake) -> None:

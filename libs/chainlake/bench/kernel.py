@@ -8,14 +8,14 @@ import itertools
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from chainlake.bench.report import Result, timed
+from chainlake.bench.report import Result, side_by_side, timed
 from chainlake.lake import Lake, Output, Stage, open_lake
 from chainlake.lake.chains import Chain
 from chainlake.lake.clock import new_commit_id
@@ -26,6 +26,7 @@ from chainlake.lake.visibility import Commit
 
 TABLES = [f"silver.bench_{number}" for number in range(5)]
 CHAIN = "bench"
+WARM = 10  # reads that do not count: the JVM compiles what it runs often
 DDL = """-- A benchmark table.
 -- kind: state
 -- key: chain, id
@@ -143,23 +144,29 @@ class Bench:
         """Current state, as history grows ten times, with and without compaction."""
         view, plain = self.lake.namespace.view(TABLES[0]), self.current[0]
 
-        def read(name: str) -> float:
-            return timed(lambda: self.spark.sql(f"SELECT count(*), max(value) FROM {name}").collect(), self.size.repeat)
+        def by_view() -> object:
+            return self.spark.sql(f"SELECT count(*), max(value) FROM {view}").collect()
 
-        def table() -> float:
-            return timed(lambda: self.lake.table(TABLES[0]).selectExpr("count(*)", "max(value)").collect(), self.size.repeat)
+        def by_table() -> object:
+            return self.lake.table(TABLES[0]).selectExpr("count(*)", "max(value)").collect()
+
+        def of_plain() -> object:
+            return self.spark.sql(f"SELECT count(*), max(value) FROM {plain}").collect()
+
+        def read(what: str, ours: Callable[[], object]) -> Result:
+            seconds, peer = side_by_side(ours, of_plain, self.size.repeat, warm=WARM)
+            return Result(f"current state by {what}", seconds, "s", "plain table kept by MERGE", peer)
 
         history = len(self.run.view.of("silver.bench", CHAIN).commits)
-        yield Result(f"current state by view, {history} commits", read(view), "s", "plain table kept by MERGE", read(plain))
-        yield Result(f"current state by lake.table, {history} commits", table(), "s", "plain table kept by MERGE", read(plain))
+        yield read(f"view, {history} commits", by_view)
+        yield read(f"lake.table, {history} commits", by_table)
         for _ in range(max(0, self.size.history - history)):
             self.commit(self.rows(self.size.changes))
         more = self.size.history
-        yield Result(f"current state by view, {more} commits, not compacted", read(view), "s", "plain table", read(plain))
+        yield read(f"view, {more} commits, not compacted", by_view)
         self.compact()
-        once = read(view)
-        yield Result(f"current state by view, {more} commits, compacted", once, "s", "plain table", read(plain))
-        yield Result(f"current state by lake.table, {more} commits, compacted", table(), "s", "plain table", read(plain))
+        yield read(f"view, {more} commits, compacted", by_view)
+        yield read(f"lake.table, {more} commits, compacted", by_table)
         old = timed(lambda: self.lake.table(TABLES[0], chain=CHAIN, height=history).selectExpr("count(*)").collect(), 3)
         yield Result(f"state as of block {history}, below the base", old, "s")
 
@@ -176,9 +183,13 @@ class Bench:
         after = timed(lambda: self.commit(self.rows(1)), self.size.repeat)
         rows = len(self.run.view.of("silver.bench", CHAIN).commits)
         yield Result(f"commit overhead at {rows:,} ledger rows", after, "s", "the same at few rows", before)
-        view = self.lake.namespace.view(TABLES[0])
-        seconds = timed(lambda: self.spark.sql(f"SELECT count(*), max(value) FROM {view}").collect(), self.size.repeat)
-        yield Result(f"current state by view at {rows:,} ledger rows", seconds, "s")
+        view, plain = (
+            f"SELECT count(*), max(value) FROM {name}" for name in (self.lake.namespace.view(TABLES[0]), self.current[0])
+        )
+        seconds, peer = side_by_side(
+            lambda: self.spark.sql(view).collect(), lambda: self.spark.sql(plain).collect(), self.size.repeat, warm=WARM
+        )
+        yield Result(f"current state by view at {rows:,} ledger rows", seconds, "s", "plain table kept by MERGE", peer)
 
     def _fill_ledger(self, rows: int) -> None:
         """Thousands of commits that wrote nothing, in one append."""

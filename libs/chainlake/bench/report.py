@@ -6,9 +6,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from chainlake.cli.show import emit
 from chainlake.errors import BadInput
+from chainlake.paths import project_root
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,15 @@ def timed(work: Callable[[], object], repeat: int = 3) -> float:
     return statistics.median(taken)
 
 
+def side_by_side(ours: Callable[[], object], theirs: Callable[[], object], repeat: int, warm: int = 0) -> tuple[float, float]:
+    """Median seconds of two pieces of work that take turns, after `warm` turns that do not count."""
+    for _ in range(warm):
+        ours()
+        theirs()
+    turns = [(timed(ours, 1), timed(theirs, 1)) for _ in range(repeat)]
+    return statistics.median(a for a, _ in turns), statistics.median(b for _, b in turns)
+
+
 def show(result: Result) -> None:
     """One line, as soon as it is known."""
     beside = ""
@@ -65,12 +79,31 @@ def write_json(results: Sequence[Result], path: Path) -> None:
     path.write_text(json.dumps([result.row() for result in results], indent=1) + "\n", encoding="utf-8")
 
 
+def results_file(name: str, home: Path) -> Path:
+    """Where the newest results of a benchmark are kept."""
+    return home / "bench" / f"{name}.json"
+
+
+def latest(name: str, home: Path) -> "tuple[pd.DataFrame, str]":
+    """The newest results in a home, else those that the project's documentation shows; and which of the two."""
+    import pandas as pd
+
+    own, shipped = results_file(name, home), project_root() / "docs" / "benchmarks" / f"{name}.json"
+    for path, where in ((own, f"measured here, {own}"), (shipped, "as documented; run lake bench to measure here")):
+        if path.is_file():
+            return pd.DataFrame(json.loads(path.read_text(encoding="utf-8"))), where
+    raise BadInput(f"no results of benchmark {name!r}: run lake bench {name}")
+
+
 def keep(results: Sequence[Result], name: str, quick: bool, home: Path) -> None:
-    """One MLflow run in HOME/mlflow.db."""
+    """One MLflow run in HOME/mlflow.db, and the newest results as a file."""
     import logging
 
     import mlflow
 
+    newest = results_file(name, home)
+    newest.parent.mkdir(exist_ok=True)
+    write_json(results, newest)
     logging.getLogger("alembic").setLevel(logging.ERROR)
     logging.getLogger("mlflow").setLevel(logging.ERROR)
     mlflow.set_tracking_uri(f"sqlite:///{home / 'mlflow.db'}")

@@ -117,7 +117,9 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     prefix = os.environ.get("LAKE_PREFIX", "")
     control = LakeControl(EmbeddedLake(home, prefix))
     chain = choose_chain(control.chains(), given.chain)
-    reading = IndexSettings(max_or_terms=numbers["max-or-terms"], too_broad=given.too_broad)
+    reading = IndexSettings(
+        max_or_terms=numbers["max-or-terms"], too_broad=given.too_broad, query_seconds=float(numbers["timeout"])
+    )
     index = LogIndex(home, chain["chain"], prefix=prefix, settings=reading)
     settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)
     return Gateway(chain["chain"], IndexEngine(index), control, settings)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, Unavailable
 from chainlake.lake import stopping
 from chainlake.lake.catalog import Catalog
 from chainlake.lake.chains import Chain, Chains
@@ -26,7 +26,7 @@ from chainlake.lake.session import get_spark, is_local
 from chainlake.lake.stage import Stage, Stages
 from chainlake.lake.visibility import Commit
 from chainlake.paths import tables_dir
-from chainlake.sources.formats import DOMAIN_OF, check_options, format_of
+from chainlake.sources.formats import DOMAIN_OF, check_options, format_of, network_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,12 +94,16 @@ class Lake:
         return self.chains.get(name)
 
     def add_chain(self, name: str, kind: str, source: str, options: Mapping[str, str] | None = None) -> Chain:
-        """Follow a chain: remember where its blocks come from."""
-        check_options(kind, options or {})
-        format_of(kind).expand(source)
-        chain = Chain(name, kind, os.path.abspath(source) if "://" not in source else source, dict(options or {}))
-        self.chains.add(chain)
-        return chain
+        """Follow a chain: remember where its blocks come from. A node that does not answer is not remembered."""
+        known = self.chains.all().get(name)
+        kept = {"chain_id": known.options["chain_id"]} if known and "chain_id" in known.options else {}
+        given = {**kept, **(options or {})}
+        check_options(kind, given)
+        told = network_of(kind, format_of(kind).expand(source), given)
+        if told is not None:
+            given["chain_id"] = told
+        self.chains.add(Chain(name, kind, os.path.abspath(source) if "://" not in source else source, given))
+        return self.chain(name)
 
     def ingest(self, name: str, kind: str, source: str, options: Mapping[str, str] | None = None) -> "pd.DataFrame":
         """Follow a chain and take its blocks into raw."""
@@ -129,13 +133,19 @@ class Lake:
         degraded = self.health.degraded()
         wanted = [chains] if isinstance(chains, str) and chains else list(chains)
         summaries: list[ChainSummary] = []
+        outages: list[str] = []
         limits = (max_blocks or stage.max_blocks, max_rows or stage.max_rows, to_height)
         try:
             with stopping.listening():
                 for lane, members in self._lanes(stage, wanted).items():
-                    summaries += self._run_lane(stage, lane, members, degraded, limits)
+                    try:
+                        summaries += self._run_lane(stage, lane, members, degraded, limits)
+                    except Unavailable as outage:  # of one source: the others go on
+                        outages.append(str(outage))
         finally:
             self.runs.close()
+        if outages:
+            raise Unavailable("; ".join(outages))
         return pd.DataFrame([vars(summary) for summary in summaries], columns=list(vars(ChainSummary("", ""))))
 
     def require_healthy(self, stage: str) -> None:

@@ -11,25 +11,29 @@ MOST_CHAINS = 64
 
 def visible_view(namespace: Namespace) -> str:
     """control.visible: commits that can be seen, each with the highest height that can."""
+    newest_base = "max(CASE WHEN kind = 'compact' THEN seq END) OVER (PARTITION BY stage, chain) AS newest_base"
     return f"""
 CREATE OR REPLACE VIEW {namespace.control("visible")}
 COMMENT 'Commits that can be seen: heights in (base_height, limit_height] of each'
-AS {_visible(namespace, "true")}"""
-
-
-def _visible(namespace: Namespace, wanted: str) -> str:
-    """Commits among the wanted ledger rows that can be seen. The rows must hold all rollbacks of their stage and chain."""
-    return f"""SELECT stage, lane, chain, seq, commit_id, kind, base_height, height,
+AS SELECT stage, lane, chain, seq, commit_id, kind, base_height, height,
   least(height, coalesce(floor, height)) AS limit_height
-FROM (
-  SELECT stage, lane, chain, seq, commit_id, kind, base_height, height,
-    min(CASE WHEN kind = 'rollback' THEN height END) OVER (
-      PARTITION BY stage, chain ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS floor,
-    max(CASE WHEN kind = 'compact' THEN seq END) OVER (PARTITION BY stage, chain) AS newest_base
-  FROM {namespace.control("ledger")}
-  WHERE {wanted})
+FROM ({_with_floors(namespace, "true", newest_base)})
 WHERE (kind = 'advance' AND least(height, coalesce(floor, height)) > base_height)
    OR (kind = 'compact' AND seq = newest_base AND coalesce(floor, height) >= height)"""
+
+
+def _advances(namespace: Namespace, wanted: str) -> str:
+    """The advances among the wanted ledger rows that can be seen: a lighter plan than control.visible for the views of tables."""
+    return f"""SELECT chain, commit_id, least(height, coalesce(floor, height)) AS limit_height
+FROM ({_with_floors(namespace, wanted)})
+WHERE kind = 'advance' AND least(height, coalesce(floor, height)) > base_height"""
+
+
+def _with_floors(namespace: Namespace, wanted: str, *more: str) -> str:
+    """The wanted ledger rows, each with the lowest height gone back to since. They must hold all rollbacks of their chains."""
+    floor = """min(CASE WHEN kind = 'rollback' THEN height END) OVER (
+    PARTITION BY stage, chain ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS floor"""
+    return f"""SELECT *, {", ".join((floor, *more))} FROM {namespace.control("ledger")} WHERE {wanted}"""
 
 
 def reader_view(namespace: Namespace, table: Table, bases: Mapping[str, Commit] | None = None) -> str:
@@ -53,27 +57,25 @@ def shown_columns(table: Table) -> Mapping[str, str]:
 
 def _events(namespace: Namespace, table: Table) -> str:
     return f"""SELECT {_shown("t", table)}
-FROM ({_visible(namespace, _of(table))}) v
-JOIN {namespace.store(table.name)} t ON t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height
-WHERE v.kind = 'advance'"""
+FROM ({_advances(namespace, _of(table))}) v
+JOIN {namespace.store(table.name)} t ON t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height"""
 
 
 def _state(namespace: Namespace, table: Table, bases: Mapping[str, Commit]) -> str:
     keys = ", ".join(f"t.`{name}`" for name in ("_chain", *table.state_key))
     tail = f"""SELECT t.*, row_number() OVER (PARTITION BY {keys} ORDER BY t._height DESC) AS _newest
-  FROM ({_visible(namespace, _of(table) + _above(bases))}) v JOIN {namespace.store(table.name)} t
+  FROM ({_advances(namespace, _of(table) + _above(bases))}) v JOIN {namespace.store(table.name)} t
     ON t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height"""
     if not bases:
         return f"""SELECT {_shown("t", table)} FROM (
-  {tail}
-  WHERE v.kind = 'advance') t
+  {tail}) t
 WHERE t._newest = 1 AND NOT t._deleted"""
     same = " AND ".join(f"x.`{name}` = t.`{name}`" for name in ("_chain", *table.state_key))
     rows = ", ".join(f"('{chain}', {base.commit_id}, {base.height})" for chain, base in sorted(bases.items()))
     return f"""WITH b(chain, commit_id, height) AS (VALUES {rows}),
 t AS (SELECT * FROM ({tail}
   LEFT JOIN b ON b.chain = t._chain
-  WHERE v.kind = 'advance' AND t._height > coalesce(b.height, -1){_pruned(bases)}) WHERE _newest = 1)
+  WHERE t._height > coalesce(b.height, -1){_pruned(bases)}) WHERE _newest = 1)
 SELECT {_shown("x", table)} FROM b JOIN {namespace.base(table.name)} x ON x._commit = b.commit_id AND x._chain = b.chain
   LEFT ANTI JOIN t ON {same}
 UNION ALL SELECT {_shown("t", table)} FROM t WHERE NOT t._deleted"""

@@ -4,7 +4,7 @@ Rows arrive as they lie in files, so a block may be spread over batches. Each ba
 says how many follow, up to which transaction, and the bloom of them all. `check_block` looks at the pieces of a block together.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +19,7 @@ TOPICS = ("topic0", "topic1", "topic2", "topic3")
 SCHEMA = pa.schema(
     [
         ("_height", pa.int64()),
+        ("block_hash", pa.binary()),
         ("transaction_index", pa.int32()),
         ("transaction_hash", pa.binary()),
         ("log_index", pa.int32()),
@@ -32,11 +33,6 @@ SCHEMA = pa.schema(
         ("error", pa.string()),
     ]
 )
-DDL = (
-    "_height long, transaction_index int, transaction_hash binary, log_index int, address binary, topic0 binary, topic1 binary,"
-    " topic2 binary, topic3 binary, topic_count int, data binary, piece_logs int, piece_last_tx int, piece_bloom binary,"
-    " error string"
-)
 
 
 @dataclass(frozen=True)
@@ -48,13 +44,6 @@ class Piece:
     first_tx: int
     last_tx: int
     bloom: bytes
-
-
-def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Log rows of raw transactions (`_height, block_hash, tx_index, hash, payload`); a row with `error` names what is wrong."""
-    known = BloomBits()
-    for batch in batches:
-        yield from decode_batch(_transactions(batch), known)
 
 
 def decode_batch(transactions: Sequence[Transaction], known: BloomBits) -> list[pa.RecordBatch]:
@@ -102,6 +91,7 @@ def _decode_all(transactions: Sequence[Transaction], known: BloomBits) -> pa.Rec
     }
     columns = {
         "_height": pa.array(heights),
+        "block_hash": pa.array([t.block_hash for t in transactions], pa.binary()).take(pa.array(rows)),
         "transaction_index": pa.array(order.astype(np.int32)),
         "transaction_hash": pa.array([t.hash for t in transactions], pa.binary()).take(pa.array(rows)),
         "log_index": pa.array(indexes.astype(np.int32)),
@@ -146,10 +136,3 @@ def _bad(transaction: Transaction, error: Exception) -> pa.RecordBatch:
     text = reason if reason.startswith("block ") else f"block {transaction.height}, transaction {transaction.index}: {reason}"
     row = dict.fromkeys(SCHEMA.names) | {"_height": transaction.height, "error": text}
     return pa.RecordBatch.from_pylist([row], schema=SCHEMA)
-
-
-def _transactions(batch: pa.RecordBatch) -> list[Transaction]:
-    """The rows of a batch in block and transaction order."""
-    names = ("_height", "block_hash", "tx_index", "hash", "payload")
-    found = [Transaction(*row) for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True)]
-    return sorted(found, key=lambda t: (t.height, t.index))

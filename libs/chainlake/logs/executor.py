@@ -1,5 +1,6 @@
 """Carrying out a plan: candidates window by window, then the logs themselves, until there are enough."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
+from chainlake.errors import LakeError
 from chainlake.logs.blocks import BlockReader
 from chainlake.logs.entries import Entries, Postings, Window, count, entries_of, numbers
 from chainlake.logs.explain import BLOCK_FILTER, CHECK, INDEX, Explain
@@ -18,6 +20,10 @@ from chainlake.logs.snapshot import IndexSnapshot
 from chainlake.logs.streams import Kind, Longs, streams_of
 
 FIRST_SLICE, LONGEST_SLICE = 64, 1 << 16
+
+
+class QueryTimedOut(LakeError):
+    """A query took longer than the settings allow."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Execution:
     limit: int | None
     descending: bool
     explain: Explain
+    deadline: float | None = None
     _block_postings: Postings | None = None
 
     def run(self) -> tuple[pa.Table, bool]:
@@ -56,6 +63,10 @@ class Execution:
         rows = pa.concat_tables(found) if found else NOTHING
         return (rows, False) if self.limit is None or total <= self.limit else (rows.slice(0, self.limit), True)
 
+    def _check_time(self) -> None:
+        if self.deadline is not None and time.perf_counter() > self.deadline:
+            raise QueryTimedOut("the query takes too long: ask for fewer blocks, or give more of address and topics")
+
     def _scan(self) -> Iterator[pa.Table]:
         """Every log of the window is compared."""
         self.explain.windows = 1
@@ -63,6 +74,7 @@ class Execution:
             clause.report.used = CHECK
         tables = self.readers.logs.scan(self.snapshot, self.plan.window, self.matcher, self.descending, self.explain.reads)
         while True:
+            self._check_time()
             with self.explain.step("scan"):
                 found = next(tables, None)
             if found is None:
@@ -78,6 +90,7 @@ class Execution:
             clause.report.used = CHECK
         width = self.readers.planner.first_width(self.plan, self.limit)
         for window in windows(self.plan.window, width, self.descending):
+            self._check_time()
             self.explain.windows += 1
             with self.explain.step("index"):
                 ids, sure = self._candidates(window)
@@ -142,6 +155,7 @@ class Execution:
         size = LONGEST_SLICE if self.limit is None else max(self.limit + 1, FIRST_SLICE)
         left, keep = ids, self.limit is not None or self.readers.logs.may_keep(ids)
         while len(left):
+            self._check_time()
             part, left = (left[-size:], left[:-size]) if self.descending else (left[:size], left[size:])
             self.explain.candidates += len(part)
             with self.explain.step("fetch"):

@@ -14,7 +14,7 @@ import pyarrow as pa
 from chainlake.errors import BadInput, Unavailable
 from chainlake.logs.blocks import BlockNotFound, BlockReader, BlockRow, not_found
 from chainlake.logs.entries import Window
-from chainlake.logs.executor import Execution, Readers
+from chainlake.logs.executor import Execution, QueryTimedOut, Readers
 from chainlake.logs.explain import Explain
 from chainlake.logs.index import CorruptChunk, IndexReader
 from chainlake.logs.match import Matcher
@@ -29,7 +29,17 @@ from chainlake.serve.row_groups import Reads, RowGroupFiles
 if TYPE_CHECKING:
     from chainlake.logs.filter import LogFilter
 
-__all__ = ["Answer", "BlockNotFound", "BlockRef", "CorruptChunk", "LogIndex", "NothingIndexed", "QueryTooBroad", "Settings"]
+__all__ = [
+    "Answer",
+    "BlockNotFound",
+    "BlockRef",
+    "CorruptChunk",
+    "LogIndex",
+    "NothingIndexed",
+    "QueryTimedOut",
+    "QueryTooBroad",
+    "Settings",
+]
 
 ATTEMPTS = 3
 
@@ -89,10 +99,12 @@ class LogIndex:
         At most `max_results` of them, from behind the log `after` (block number, log index) in the direction asked for.
         """
         started = time.perf_counter()
+        deadline = None if self.settings.query_seconds is None else started + self.settings.query_seconds
         seen = snapshot or self.snapshot()
         waited = (time.perf_counter() - started) * 1000
         return self._read(
-            seen, lambda now: self._answer(now, filter, max_results, descending, after, Explain(steps={"snapshot": waited}))
+            seen,
+            lambda now: self._answer(now, filter, max_results, descending, after, deadline, Explain(steps={"snapshot": waited})),
         )
 
     def block_by_number(self, number: int, snapshot: IndexSnapshot | None = None) -> BlockRef | None:
@@ -135,6 +147,7 @@ class LogIndex:
         limit: int | None,
         descending: bool,
         after: tuple[int, int] | None,
+        deadline: float | None,
         explain: Explain,
     ) -> Answer:
         clauses = clauses_of(wanted, self.settings)
@@ -153,7 +166,7 @@ class LogIndex:
         explain.plan = "empty" if plan.empty else "scan" if plan.scan else "index"
         rows, more = NOTHING, False
         if explain.plan != "empty":
-            run = Execution(self._readers, snapshot, plan, blocks, matcher, limit, descending, explain)
+            run = Execution(self._readers, snapshot, plan, blocks, matcher, limit, descending, explain, deadline)
             rows, more = run.run()
         explain.results, explain.more = rows.num_rows, more
         return Answer(rows, snapshot.head, ends[0].ref, ends[1].ref, more, explain)

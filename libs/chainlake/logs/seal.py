@@ -87,44 +87,6 @@ def seal_all(streams: Longs, ids: Longs, sealing: Sealing | None = None, inline_
     return _sealed(runs, runs.counts // run + (runs.counts % run >= inline_below), run)
 
 
-class RunSealer:
-    """Sealing of sorted pairs that arrive in batches. The last stream of a batch may go on in the next, so it waits for it."""
-
-    def __init__(self, sealing: Sealing | None = None, everything: bool = False) -> None:
-        self._sealing = sealing
-        self._seal = seal_all if everything else seal
-        self._last: int | None = None
-        self._waiting: list[Longs] = []
-
-    def feed(self, streams: Longs, ids: Longs) -> Sealed:
-        """Seal all streams that this batch completes."""
-        if not len(streams):
-            return self._seal(streams, ids, self._sealing)
-        first, last = int(streams[0]), int(streams[-1])
-        if self._last is not None and first < self._last:
-            raise BadInput(f"stream {first} came after {self._last}: sort the pairs by stream before sealing them")
-        edge = int(np.searchsorted(streams, last))
-        done_streams, done_ids = streams[:edge], ids[:edge]
-        if self._last is not None and self._last != last:
-            done_streams, done_ids = self._with_waiting(done_streams, done_ids)
-            self._waiting = []
-        self._last = last
-        self._waiting.append(np.array(ids[edge:]))
-        return self._seal(done_streams, done_ids, self._sealing)
-
-    def finish(self) -> Sealed:
-        """Seal the last stream."""
-        nothing = np.empty(0, np.int64)
-        streams, ids = self._with_waiting(nothing, nothing)
-        self._last, self._waiting = None, []
-        return self._seal(streams, ids, self._sealing)
-
-    def _with_waiting(self, streams: Longs, ids: Longs) -> tuple[Longs, Longs]:
-        waiting = sum(map(len, self._waiting))
-        ahead = np.full(waiting, self._last or 0, np.int64)
-        return np.concatenate([ahead, streams]), np.concatenate([*self._waiting, ids])
-
-
 def _runs(streams: Longs, ids: Longs) -> _Runs:
     streams, ids = _ordered(np.asarray(streams, np.int64), np.asarray(ids, np.int64))
     shards = ids >> LOCAL_BITS

@@ -18,6 +18,8 @@ class Settings:
     """What happens to a longer list: the query is refused, or its blocks are looked through."""
     group_rows: int = 2000
     """Logs that a row group of bronze.evm_logs usually has: what the planner's estimates rest on."""
+    query_seconds: float | None = None
+    """A query that takes longer ends with an error; None: it may take as long as it needs."""
     threads: int = 2
     """Row groups that a query reads at the same time."""
     footer_bytes: int = 128 * MIB

@@ -1,0 +1,91 @@
+"""Entries of the index in bundles: nothing is lost on the way, and a part is sealed as if it had never been split."""
+
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from chainlake.logs import postings
+from chainlake.logs.postings import STREAMS, part_of, route_chunks, route_rows, route_tails, seal_part
+from chainlake.logs.seal import Sealing, seal, seal_all
+from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, Kind
+
+FEW = partial(seal, sealing=Sealing(5))
+IDS = st.integers(0, 1 << 40)
+VALUES = st.one_of(
+    st.just(0), st.builds(lambda kind, value: kind << KIND_SHIFT | value, st.sampled_from(list(Kind)), st.integers(0, 9))
+)
+ROWS = st.lists(st.tuples(IDS, *[VALUES] * len(STREAMS)), max_size=60)
+
+
+def frames(rows: list[tuple[int, ...]], size: int) -> list[pa.RecordBatch]:
+    columns = [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)]
+    whole = (
+        pa.record_batch(columns, ["id", *STREAMS]) if rows else pa.record_batch([pa.array([], pa.int64())] * 6, ["id", *STREAMS])
+    )
+    return [whole.slice(at, size) for at in range(0, max(1, len(rows)), size)]
+
+
+def sealed(bundles: list[pa.RecordBatch], parts: int, how: object = FEW) -> list[dict[str, object]]:
+    table = (
+        pa.Table.from_batches(bundles)
+        if bundles
+        else pa.table({"part": pa.array([], pa.int32()), "entries": pa.array([], pa.binary())})
+    )
+    rows = []
+    for part in range(parts):
+        of_part = table.filter(pc.equal(table["part"], part)).to_batches()
+        rows += [row for batch in seal_part(of_part, how) for row in batch.to_pylist()]  # type: ignore[arg-type]
+    return rows
+
+
+def directly(pairs: list[tuple[int, int]]) -> list[dict[str, object]]:
+    both = np.array(sorted(pairs), np.int64).reshape(-1, 2)
+    found = FEW(both[:, 0], both[:, 1])
+    return [row for rows in (found.chunks, found.manifests, found.tails) for row in rows.to_pylist()]
+
+
+def without_gaps(rows: list[dict[str, object]]) -> list[dict[str, object]]:
+    return [{key: value for key, value in row.items() if value is not None and key != "kind"} for row in rows]
+
+
+def in_order(rows: list[dict[str, object]]) -> list[str]:
+    return sorted(repr(sorted(row.items())) for row in rows)
+
+
+@given(ROWS, st.integers(1, 5), st.integers(1, 40), st.sampled_from([1, 50, 1 << 20]))
+def test_rows_are_sealed_by_parts_as_they_would_be_at_once(
+    rows: list[tuple[int, ...]], parts: int, size: int, bundle: int
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(postings, "_BUNDLE", bundle)
+        bundles = list(route_rows(frames(rows, size), parts))
+    pairs = [(stream, row[0]) for row in rows for stream in row[1:] if stream]
+    assert in_order(without_gaps(sealed(bundles, parts))) == in_order(directly(pairs))
+
+
+@given(ROWS, st.integers(1, 4))
+def test_what_was_sealed_is_routed_again_whole(rows: list[tuple[int, ...]], parts: int) -> None:
+    pairs = sorted({(stream, row[0]) for row in rows for stream in row[1:] if stream})
+    both = np.array(pairs, np.int64).reshape(-1, 2)
+    first = FEW(both[:, 0], both[:, 1])
+    bundles = [*route_tails([first.tails], parts), *route_chunks([first.chunks], parts)]
+    assert in_order(sealed(bundles, parts, seal_all)) == in_order(
+        sealed(list(route_rows(frames([(i, s, 0, 0, 0, 0) for s, i in pairs], 50), parts)), parts, seal_all)
+    )
+
+
+def test_parts_are_ranges_of_streams_of_about_the_same_weight() -> None:
+    rng = np.random.default_rng(3)
+    weights = np.array(postings.WEIGHTS) / sum(postings.WEIGHTS)
+    kinds = rng.choice(len(weights), 50_000, p=weights).astype(np.int64)
+    streams = np.sort(kinds << KIND_SHIFT | rng.integers(0, HASH_MASK, 50_000))
+    places = part_of(streams, 7)
+    assert (np.diff(places) >= 0).all() and set(places) == set(range(7))
+    counts = np.bincount(places)
+    assert counts.max() < 1.1 * counts.min()
+    assert part_of(np.array([int(Kind.BLOCK_HASH) << KIND_SHIFT | HASH_MASK]), 7).tolist() == [6]
