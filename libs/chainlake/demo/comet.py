@@ -1,14 +1,15 @@
 """A metadata shard on CometBFT: streams are created, get miniblocks, move between nodes and are sealed.
 
 Transactions are MetadataTx messages encoded here by hand, so that the demo does not depend on the decoder that it
-exercises. About one in ten must fail. App hashes are the placeholder: SHA-256 of the height as a big-endian u64.
+exercises. About one in ten must fail. App hashes are the placeholder, SHA-256 of the height as a big-endian u64, or the state
+root (`app_hash="tree"`), for which the shard is run beside.
 """
 
 import base64
 import hashlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -17,6 +18,8 @@ from typing import Any
 import xxhash
 
 from chainlake.demo import write_pieces
+from chainlake.shards.machine import Shard as Machine
+from chainlake.shards.registry import NodeRecord, NodeRegistry
 from chainlake.sources.wire import to_varint
 
 SHARDS = 1024
@@ -123,20 +126,34 @@ def node_addresses(seed: int = 1) -> list[bytes]:
     return [hashlib.sha256(f"node {seed} {index}".encode()).digest()[:20] for index in range(NODES)]
 
 
-def blocks(count: int, seed: int = 1, shard: int = 0) -> Iterator[Json]:
+def registry(seed: int = 1) -> NodeRegistry:
+    """The same as a registry."""
+    return NodeRegistry(NodeRecord(address, index, 1) for index, address in enumerate(node_addresses(seed), start=1))
+
+
+def blocks(count: int, seed: int = 1, shard: int = 0, app_hash: str = "placeholder") -> Iterator[Json]:
     """`count` blocks from height 1, as `/block` results."""
     state = Shard(shard, random.Random(f"comet {seed} {shard}"), node_addresses(seed))
+    drafts = ([] if state.rng.random() < 0.1 and height > 1 else state.transactions() for height in range(1, count + 1))
+    return linked(drafts, Machine(registry(seed), app_hash), shard, state.rng)
+
+
+def linked(drafts: Iterable[list[bytes]], machine: Machine, shard: int, rng: random.Random) -> Iterator[Json]:
+    """Transactions of blocks from height 1 on as `/block` results, with the app hashes that the machine comes to."""
     last: Json = {"hash": "", "parts": {"total": 0, "hash": ""}}
-    for height in range(1, count + 1):
-        empty = state.rng.random() < 0.1 and height > 1
-        block = _block(shard, height, last, [] if empty else state.transactions(), state.rng)
+    for height, transactions in enumerate(drafts, start=1):
+        block = _block(shard, height, last, transactions, rng, machine.app_hash)
+        if machine.mode == "tree":
+            machine.run(height, transactions)
+        else:
+            machine.height = height
         last = block["block_id"]
         yield block
 
 
-def write(directory: Path, count: int, seed: int = 1, shard: int = 0) -> list[Path]:
+def write(directory: Path, count: int, seed: int = 1, shard: int = 0, app_hash: str = "placeholder") -> list[Path]:
     """The blocks as JSON lines, and the registry of nodes."""
-    lines = (json.dumps(block, separators=(",", ":")).encode() + b"\n" for block in blocks(count, seed, shard))
+    lines = (json.dumps(block, separators=(",", ":")).encode() + b"\n" for block in blocks(count, seed, shard, app_hash))
     nodes = (
         json.dumps({"address": "0x" + address.hex(), "permanent_index": index, "from_height": 1}).encode() + b"\n"
         for index, address in enumerate(node_addresses(seed), start=1)
@@ -151,7 +168,7 @@ def _upper(*parts: bytes) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest().upper()
 
 
-def _header(shard: int, height: int, last: Json, transactions: list[bytes], rng: random.Random) -> Json:
+def _header(shard: int, height: int, last: Json, transactions: list[bytes], rng: random.Random, app_hash: bytes) -> Json:
     time = START + timedelta(seconds=height, microseconds=rng.randrange(10**6))
     return {
         "version": {"block": "11"},
@@ -164,15 +181,15 @@ def _header(shard: int, height: int, last: Json, transactions: list[bytes], rng:
         "validators_hash": _upper(b"validators"),
         "next_validators_hash": _upper(b"validators"),
         "consensus_hash": _upper(b"consensus"),
-        "app_hash": _upper((height - 1).to_bytes(8, "big")) if height > 1 else "",
+        "app_hash": app_hash.hex().upper(),
         "last_results_hash": EMPTY,
         "evidence_hash": EMPTY,
         "proposer_address": _upper(b"proposer")[:40],
     }
 
 
-def _block(shard: int, height: int, last: Json, transactions: list[bytes], rng: random.Random) -> Json:
-    header = _header(shard, height, last, transactions, rng)
+def _block(shard: int, height: int, last: Json, transactions: list[bytes], rng: random.Random, app_hash: bytes) -> Json:
+    header = _header(shard, height, last, transactions, rng, app_hash)
     name = _upper(json.dumps(header).encode())
     return {
         "block_id": {"hash": name, "parts": {"total": 1, "hash": _upper(name.encode())}},

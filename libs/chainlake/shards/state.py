@@ -7,6 +7,9 @@ from chainlake.shards.codec import encode_stream
 from chainlake.shards.registry import NodeRegistry
 from chainlake.shards.transactions import StreamMetadata
 
+TREE, PLACEHOLDER = "tree", "placeholder"
+"""What a chain has for app hash: the state root, or a hash that does not depend on the state."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
