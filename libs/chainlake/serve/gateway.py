@@ -19,6 +19,7 @@ from chainlake.serve.settings import Settings
 PAGE = """Chainlake {version}: the finalized logs of {chain} (chain id {chain_id}).
 
 POST /         JSON-RPC 2.0: {methods}
+GET  /streams  streams of metadata shards, and /stream/<hex>[/proof], /streams/node/<0xaddr>, /streams/count[/<0xaddr>]
 GET  /health   whether answers can be trusted and how fresh they are (503 if not)
 GET  /metrics  Prometheus
 
