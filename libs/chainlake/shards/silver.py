@@ -35,7 +35,7 @@ def silver(batch: Batch) -> Output:
     tasks = int(batch.spark.conf.get("spark.sql.shuffle.partitions") or 1) if count > FEW_OPERATIONS else 1
     folded = batch.keep(_fold_parts(batch, operations, tree, known.registries, tasks))
     made = batch.keep(_fold_roots(batch, folded, tree, before, tasks))
-    _refuse_contradictions(made)
+    last = _checked_roots(made)
     results, events, root_rows = _results(txs, folded), _events(folded), _of(made, roots.ROOT_KIND)
     nodes = _of(folded, parts.NODE_KIND).select(*TREE_ROW).unionByName(_of(made, roots.NODE_KIND).select(*TREE_ROW))
     return Output(
@@ -48,7 +48,7 @@ def silver(batch: Batch) -> Output:
             "silver.shard_nodes": batch.spark.createDataFrame(known.rows, NODES_DDL),
             "silver.shard_differences": _differences(batch, results, events, root_rows, tasks),
         },
-        _last_roots(root_rows),
+        last,
     )
 
 
@@ -108,15 +108,20 @@ def _fold_roots(batch: Batch, folded: DataFrame, tree: DataFrame, before: Mappin
     return ordered.mapInArrow(partial(roots.fold_roots, before=before), roots.DDL)
 
 
-def _refuse_contradictions(made: DataFrame) -> None:
-    """A header that contradicts our root: either we are wrong or the chain is not what it says."""
-    first = F.min_by("problem", "_height").alias("problem"), F.min("_height").alias("height")
-    found = _of(made, roots.PROBLEM_KIND).groupBy("_chain").agg(*first).orderBy("_chain").collect()
-    if found:
-        more = f" (and {len(found) - 1} more chains)" if len(found) > 1 else ""
-        error = BrokenPromise(found[0][1] + more, height=found[0][2] - 1 if len(found) == 1 else None)
-        error.chains = [row[0] for row in found]  # type: ignore[attr-defined]
+def _checked_roots(made: DataFrame) -> dict[str, dict[str, bytes]]:
+    """The root of each chain after the batch. A header that contradicts a root is a broken promise: either we are wrong or the
+    chain is not what it says."""
+    first = F.min_by("problem", F.when(F.col("problem").isNotNull(), F.col("_height")))
+    height = F.min(F.when(F.col("problem").isNotNull(), F.col("_height")))
+    root = F.max_by("state_root", F.when(F.col("state_root").isNotNull(), F.col("_height")))
+    rows = made.groupBy("_chain").agg(root, first, height).orderBy("_chain").collect()
+    broken = [row for row in rows if row[2] is not None]
+    if broken:
+        more = f" (and {len(broken) - 1} more chains)" if len(broken) > 1 else ""
+        error = BrokenPromise(broken[0][2] + more, height=broken[0][3] - 1 if len(broken) == 1 else None)
+        error.chains = [row[0] for row in broken]  # type: ignore[attr-defined]
         raise error
+    return {chain: {"state": bytes(state_root)} for chain, state_root, _, _ in rows}
 
 
 def _results(txs: DataFrame, folded: DataFrame) -> DataFrame:
@@ -146,11 +151,6 @@ def _differences(batch: Batch, results: DataFrame, events: DataFrame, root_rows:
 def _by_parent(nodes: DataFrame) -> DataFrame:
     """Sixteen siblings beside each other, near those one digit up and down: what a proof reads is in few places."""
     return nodes.sortWithinPartitions("_chain", F.expr("substring(prefix, 1, length(prefix) - 1)"), "prefix", "_height")
-
-
-def _last_roots(root_rows: DataFrame) -> dict[str, dict[str, bytes]]:
-    last = root_rows.groupBy("_chain").agg(F.max_by("state_root", "_height"))
-    return {chain: {"state": bytes(root)} for chain, root in last.collect()}
 
 
 def _union(columns: Sequence[str], *frames: tuple[int, DataFrame]) -> DataFrame:
