@@ -1,17 +1,25 @@
 """Metadata shards from files to roots: what Spark makes of many chains at once is what each shard does block by block."""
 
+import base64
 import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from chainlake.demo import comet
 from chainlake.lake import Lake
+from chainlake.lake.home import Home
+from chainlake.lake.sql import query
 from chainlake.lake.verify import verify
+from chainlake.merkle import smt as prove
+from chainlake.merkle.smt import Proof
 from chainlake.merkle.smt_fold import Tree, Update
 from chainlake.shards.machine import Finalized, Shard
-from chainlake.shards.state import StreamState
+from chainlake.shards.reader import ShardReader
+from chainlake.shards.state import StreamState, placeholder_app_hash
 from tests.unit.shards_making import REGISTRY, conflicting_blocks
 
 STAGES = ("bronze.shards", "silver.shards", "gold.shards")
@@ -103,31 +111,134 @@ def check_placement(lake: Lake, chain: str, streams: dict[bytes, StreamState]) -
     assert {bytes(row["address"]) for row in rows} == {REGISTRY.address_of(row["permanent_index"]) for row in rows}
 
 
-def test_many_chains_in_one_lane_equal_shards_run_block_by_block(full_lake: Lake, chain: str, tmp_path: Path) -> None:
-    sources = {f"{chain}-{n}": Source(tmp_path, f"s{n}", seed, count) for n, (seed, count) in enumerate([(5, 12), (6, 7)])}
-    for name, source in sources.items():
-        full_lake.ingest(name, "comet", str(source.path), source.options)
-    run(full_lake, list(sources), max_blocks=5)
-    commits = full_lake.ledger.read(["silver.shards"])
-    one, two = (commits.of("silver.shards", name).commits for name in sources)
-    assert [c.commit_id for c in two] == [c.commit_id for c in one[:2]], "both chains are in the same commits"
-    for name, source in sources.items():
+def reported(source: Source, wrong: int) -> list[dict[str, Any]]:
+    """What the chain says of its blocks in /block_results; of one block something else than the truth."""
+    found = []
+    for one in source.finalized:
+        results = [
+            {
+                "code": int(result.code),
+                "log": result.log,
+                "codespace": "towns",
+                "events": [
+                    {"type": event.type, "attributes": [{"key": key, "value": value} for key, value in event.attributes]}
+                    for event in result.events
+                ],
+            }
+            for result in one.block.results
+        ]
+        if one.block.height == wrong:
+            results[0] = {**results[0], "code": 77}
+        app_hash = base64.b64encode(one.app_hash).decode()
+        found.append({"height": str(one.block.height), "txs_results": results or None, "app_hash": app_hash})
+    return found
+
+
+def tables_of(lake: Lake, chain: str) -> dict[str, list[Any]]:
+    """Everything that silver and gold hold of a chain, after-images included."""
+    found = {}
+    for stage in STAGES:
+        for name in lake.stages.get(stage).tables:
+            rows = lake.history(name, chain=chain).drop("_chain", "_commit").collect()
+            found[name] = sorted(map(repr, rows))
+    return found
+
+
+def test_many_chains_in_one_lane_equal_shards_run_block_by_block(full_lake: Lake, home: Home, chain: str, tmp_path: Path) -> None:
+    one, two = Source(tmp_path, "one", 5, 12), Source(tmp_path, "two", 6, 7, "placeholder")
+    liar = Source(tmp_path, "liar", 7, 6)
+    liar.lines[4] = liar.lines[4].replace(liar.finalized[3].app_hash.hex().upper(), "AB" * 32)
+    liar.path.write_text("\n".join(liar.lines) + "\n", encoding="utf-8")
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps(reported(two, wrong=3)), encoding="utf-8")
+    names = {f"{chain}-one": one, f"{chain}-two": two, f"{chain}-liar": liar}
+    for name, source in names.items():
+        options = {**source.options, **({"results": str(results)} if source is two else {})}
+        full_lake.ingest(name, "comet", str(source.path), options)
+    replica = f"{chain}-replica"
+    full_lake.ingest(replica, "comet", str(one.path), one.options)
+
+    first, second, broken = names
+    run(full_lake, list(names), max_blocks=5, stages=STAGES[:1])
+    done = full_lake.run_stage("silver.shards", chains=list(names), max_blocks=5)
+    assert dict(zip(done["chain"], done["status"], strict=True)) == {first: "ok", second: "ok", broken: "degraded"}
+    assert "the header of block 5 says that block 4 left" in "".join(done["error"])
+    run(full_lake, [first, second], max_blocks=5, stages=STAGES[2:])
+    ledger = full_lake.ledger.read(["silver.shards"])
+    ids = [[c.commit_id for c in ledger.of("silver.shards", name).commits] for name in (first, second)]
+    assert ids[1] == ids[0][:2], "both chains are in the same commits"
+    prefix = full_lake.namespace.prefix
+    for name, source in ((first, one), (second, two)):
         count = len(source.chain)
-        assert streams_at(full_lake, name) == source.streams[-1]
         assert streams_at(full_lake, name, 6) == source.streams[6]
         assert tree_at(full_lake, name) == expected_tree(source.streams[-1])
         assert roots_of(full_lake, name) == expected_roots(source, count)
         check_results(full_lake, name, source)
         check_placement(full_lake, name, source.streams[-1])
-        head = full_lake.ledger.read(["silver.shards"]).of("silver.shards", name).head()
+        check_reader(ShardReader(home.path, name, prefix=prefix), source, count)
+        head = ledger.of("silver.shards", name).head()
         assert head is not None and head.roots == {"state": source.finalized[-1].state_root}
-    assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
+    differences = full_lake.table("silver.shard_differences").collect()
+    found = [tuple(row) for row in differences if row["chain"].startswith(chain)]
+    assert [row[:5] for row in found] == [(second, 3, 0, None, "code")] and found[0][6] == "77"
+    findings = [f.what for f in verify(full_lake, "silver.shards") if chain in f.what]
+    assert findings == [f"1 times the chain {second} reported another code than ours: see silver.shard_differences"]
+    assert [f.what for f in verify(full_lake, "gold.shards") if chain in f.what] == []
 
-    first, source = next(iter(sources.items()))
-    full_lake.rollback("silver.shards", first, 8, why="a test")
-    assert streams_at(full_lake, first) == source.streams[8] and roots_of(full_lake, first) == expected_roots(source, 8)
-    assert tree_at(full_lake, first) == expected_tree(source.streams[8])
-    check_placement(full_lake, first, source.streams[8])
-    run(full_lake, [first], max_blocks=1, stages=STAGES[1:])
-    assert streams_at(full_lake, first) == source.streams[-1] and roots_of(full_lake, first) == expected_roots(source, 12)
-    check_placement(full_lake, first, source.streams[-1])
+    run(full_lake, [replica])
+    assert tables_of(full_lake, replica) == tables_of(full_lake, first), "batches do not matter"
+
+    reader = ShardReader(home.path, first, prefix=prefix)
+    for height in (11, 8, 5, 1):
+        full_lake.rollback("silver.shards", first, height, why="a test")
+        check_reader(reader, one, height)
+    check_placement(full_lake, first, one.streams[1])
+    run(full_lake, [first], max_blocks=7, stages=STAGES[1:])
+    check_reader(reader, one, 12)
+    assert tables_of(full_lake, replica) == tables_of(full_lake, first), "a chain that went back comes to the same"
+
+    stream_id = reader.streams()[0].stream_id
+    rows = query(full_lake, f"SELECT * FROM prove_stream('{first}', '{stream_id.hex()}', 12)").collect()
+    proof = Proof.from_bytes(bytes(rows[0]["proof"]))
+    assert prove.verify(one.finalized[-1].state_root, stream_id, bytes(rows[0]["value"]), proof)
+
+
+def check_reader(reader: ShardReader, source: Source, height: int) -> None:
+    """The reader without Spark agrees, at the head and below it."""
+    assert reader.root() == (height, *source.finalized[height - 1][3:1:-1], len(source.streams[height]))
+    for at in range(1, height + 1):
+        assert {one.stream_id: one for one in reader.streams(at)} == source.streams[at]
+    for stream_id in [*list(source.streams[height])[:5], bytes(32)]:
+        proven = reader.prove(stream_id, height)
+        assert prove.verify(source.finalized[height - 1].state_root, stream_id, proven.value, proven.proof)
+        assert (proven.value is not None) == (stream_id in source.streams[height])
+
+
+def test_a_registry_that_changes_the_past_stops_the_chain(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+    source = Source(tmp_path, "one", 9, 6)
+    full_lake.ingest(chain, "comet", str(source.path), source.options)
+    run(full_lake, [chain], stages=STAGES[:1])
+    assert list(full_lake.run_stage("silver.shards", chains=chain, to_height=3)["status"]) == ["ok"]
+    lines = (tmp_path / "registry.jsonl").read_text().splitlines()
+    (tmp_path / "registry.jsonl").write_text("\n".join(lines[1:]) + "\n", encoding="utf-8")
+    done = full_lake.run_stage("silver.shards", chains=chain)
+    assert list(done["status"]) == ["degraded"] and "was in the registry" in done["error"][0]
+
+
+RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cometbft" / "sample_md"
+
+
+@pytest.mark.skipif(not RECORDED.is_dir(), reason=f"the recorded blocks are not at {RECORDED}")
+def test_recorded_blocks_of_a_real_node_run_through_the_lake(full_lake: Lake, home: Home, chain: str, tmp_path: Path) -> None:
+    registry = tmp_path / "registry.jsonl"
+    row = {"address": "0x" + "01" * 20, "permanent_index": 1, "from_height": 1}
+    registry.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    results = str(RECORDED / "block_results.json")
+    options = {"registry": str(registry), "app_hash": "placeholder", "results": results}
+    full_lake.ingest(chain, "comet", str(RECORDED / "blocks.json"), options)
+    run(full_lake, [chain])
+    reader = ShardReader(home.path, chain, prefix=full_lake.namespace.prefix)
+    assert reader.root()[:2] == (121, placeholder_app_hash(121)) and reader.root().stream_count == 6
+    assert [one.last_miniblock_num for one in sorted(reader.streams(), key=lambda s: s.created_height)] == [1, 0, 0, 0, 0, 0]
+    rows = full_lake.table("silver.shard_differences", chain=chain).select("height", "what").collect()
+    assert [tuple(row) for row in rows] == [(121, "event")]
