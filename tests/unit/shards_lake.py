@@ -108,9 +108,11 @@ AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 class ShardsLake:
     """A lake directory with one shard of random blocks, and what each block comes to."""
 
-    def __init__(self, home: Path, seed: int = 1, count: int = 12, chain: str = "shard") -> None:
+    def __init__(
+        self, home: Path, seed: int = 1, count: int = 12, chain: str = "shard", blocks: list[list[bytes]] | None = None
+    ) -> None:
         self.home, self.chain = home, chain
-        self.blocks = conflicting_blocks(seed, count, transactions=25)
+        self.blocks = blocks or conflicting_blocks(seed, count, transactions=25)
         self.shard = Shard(REGISTRY)
         self.finalized: list[Finalized] = []
         self.states = [dict(self.shard.streams)]

@@ -1,6 +1,6 @@
 """A metadata shard on CometBFT: streams are created, get miniblocks, move between nodes and are sealed.
 
-Transactions are MetadataTx messages encoded here by hand, so that the demo does not depend on the decoder that it
+Transactions are MetadataTx messages encoded here field by field, so that the demo does not depend on the decoder that it
 exercises. About one in ten must fail. App hashes are the placeholder, SHA-256 of the height as a big-endian u64, or the state
 root (`app_hash="tree"`), for which the shard is run beside.
 """
@@ -20,7 +20,7 @@ import xxhash
 from chainlake.demo import write_pieces
 from chainlake.shards.machine import Shard as Machine
 from chainlake.shards.registry import NodeRecord, NodeRegistry
-from chainlake.sources.wire import to_varint
+from chainlake.sources.wire import field_bytes, field_int
 
 SHARDS = 1024
 NODES = 8
@@ -29,16 +29,6 @@ STREAM_KINDS = {0x10: 21, 0x20: 32, 0x88: 32, 0x77: 32, 0xFF: 32, 0xA8: 21, 0xA5
 EMPTY = hashlib.sha256().hexdigest().upper()
 
 Json = dict[str, Any]
-
-
-def field_bytes(number: int, value: bytes) -> bytes:
-    """A protobuf field of bytes, or of a message."""
-    return to_varint(number << 3 | 2) + to_varint(len(value)) + value
-
-
-def field_int(number: int, value: int) -> bytes:
-    """A protobuf field of a number or bool; proto3 leaves out 0."""
-    return to_varint(number << 3) + to_varint(value) if value else b""
 
 
 @dataclass

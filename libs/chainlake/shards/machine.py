@@ -4,8 +4,10 @@ it, and tests compare with it. The lake reaches the same state in batches (`silv
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from chainlake.merkle.smt import EMPTY, leaf_hash
+from chainlake.merkle.smt import EMPTY, Proof, leaf_hash
 from chainlake.merkle.smt_fold import Tree, Update
+from chainlake.merkle.smt_nodes import DIGITS, Node, empty
+from chainlake.merkle.smt_prove import prove_stored
 from chainlake.shards.fold import FinalizedBlock, finalize_block
 from chainlake.shards.registry import NodeRegistry
 from chainlake.shards.state import PLACEHOLDER, TREE, StreamState, placeholder_app_hash, value_of
@@ -31,6 +33,9 @@ class Shard:
         self.height = height
         self.streams = {one.stream_id: one for one in streams}
         self.pending: Finalized | None = None
+        self.state_root = EMPTY
+        self.rows: dict[str, Node] = {}
+        self._changed: dict[str, Node] = {}
         self._plant()
 
     @property
@@ -47,8 +52,9 @@ class Shard:
             self.pending = None
             self._plant()
         block = finalize_block(self.streams, self.height, height, transactions, self.registry)
-        tops = self._tree.fold(self._update(one) for one in block.changed.values()).tops
-        state_root = tops[-1].hash if tops else self.state_root
+        folded = self._tree.fold(self._update(one, height) for one in block.changed.values())
+        self._changed = {node.prefix: node for node in folded.nodes}
+        state_root = folded.tops[-1].hash if folded.tops else self.state_root
         self.pending = Finalized(tuple(transactions), block, state_root, self._app_hash(height, state_root))
         return self.pending
 
@@ -56,6 +62,7 @@ class Shard:
         """The block that was finalized becomes the state."""
         if self.pending is not None:
             self.streams.update(self.pending.block.changed)
+            self.rows.update(self._changed)
             self.height, self.state_root = self.pending.block.height, self.pending.state_root
             self.pending = None
 
@@ -65,14 +72,24 @@ class Shard:
         self.commit()
         return done
 
-    def _plant(self) -> None:
-        self._tree = Tree()
-        tops = self._tree.fold(self._update(one, self.height or 0) for one in self.streams.values()).tops
-        self.state_root = tops[-1].hash if tops else EMPTY
+    def prove(self, stream_id: bytes) -> Proof:
+        """What the committed state says of a stream, with a proof that ends in `state_root`."""
 
-    def _update(self, state: StreamState, height: int | None = None) -> Update:
-        value = value_of(state, self.registry)
-        return Update(state.updated_height if height is None else height, state.stream_id, leaf_hash(state.stream_id, value))
+        def load(prefixes: Sequence[str]) -> Iterable[Node]:
+            return [self.rows[below] for prefix in prefixes for digit in DIGITS if (below := prefix + digit) in self.rows]
+
+        top = self.rows.get("", empty(self.height or 0, ""))
+        return prove_stored(top, load, stream_id, lambda key: value_of(self.streams[key], self.registry))
+
+    def _plant(self) -> None:
+        """The tree made anew from the committed streams."""
+        self._tree = Tree()
+        folded = self._tree.fold(self._update(one, self.height or 0) for one in self.streams.values())
+        self.rows = {node.prefix: node for node in folded.nodes}
+        self.state_root = folded.tops[-1].hash if folded.tops else EMPTY
+
+    def _update(self, state: StreamState, height: int) -> Update:
+        return Update(height, state.stream_id, leaf_hash(state.stream_id, value_of(state, self.registry)))
 
     def _app_hash(self, height: int, state_root: bytes) -> bytes:
         return placeholder_app_hash(height) if self.mode == PLACEHOLDER else state_root

@@ -98,6 +98,12 @@ class ShardReader:
             self._ledger.refresh()
         return self._ledger.view.of(STAGE, self.chain)
 
+    def head(self) -> int | None:
+        """The last block that was processed; None if there is none."""
+        history = self.history()
+        head = history.head()
+        return None if head is None or head.height == history.first_height() else head.height
+
     def root(self, height: int | None = None) -> Root:
         """The root of a block, by default of the last one."""
         history = self.history()
@@ -152,7 +158,7 @@ class ShardReader:
 
     def _at(self, history: History, height: int | None) -> int:
         head, first = history.head(), history.first_height()
-        if head is None or first is None or head.height == first:
+        if head is None or first is None or head.height == first:  # nothing yet, or all taken back
             raise BadInput(f"no block of shard {self.chain!r} is processed yet: see lake status, then lake run shards")
         if height is not None and not first < height <= head.height:
             raise BadInput(f"height {height} of {self.chain} is not there: there are {first + 1} to {head.height}")

@@ -1,8 +1,8 @@
 """CometBFT blocks: from a node (see `comet_rpc`), or from files of `/block` results or whole JSON-RPC answers.
 
-A file has one a line, one JSON array of them, or one after another. Lines have their byte offset as position. In an array (or a `.json` file, which may be written over many lines) a
-position is the number of the block in the file, counted from 0. Such a file is read whole, so it is one split and has a
-size limit.
+A file has one a line, one JSON array of them, or one after another. Lines have their byte offset as position. In an array (or a
+`.json` file, which may be written over many lines) a position is the number of the block in the file, counted from 0. Such a file
+is read whole, so it is one split and has a size limit.
 """
 
 import base64
