@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chainlake.cli.main import main
 from chainlake.demo import comet
 from chainlake.lake import Lake
 from chainlake.lake.home import Home
@@ -20,6 +21,7 @@ from chainlake.merkle.smt_fold import Tree, Update
 from chainlake.shards.machine import Finalized, Shard
 from chainlake.shards.reader import ShardReader
 from chainlake.shards.state import StreamState, placeholder_app_hash
+from chainlake.shards.verify import shard_problems
 from tests.unit.shards_making import REGISTRY, conflicting_blocks
 
 STAGES = ("bronze.shards", "silver.shards", "gold.shards")
@@ -223,6 +225,35 @@ def test_a_registry_that_changes_the_past_stops_the_chain(full_lake: Lake, chain
     (tmp_path / "registry.jsonl").write_text("\n".join(lines[1:]) + "\n", encoding="utf-8")
     done = full_lake.run_stage("silver.shards", chains=chain)
     assert list(done["status"]) == ["degraded"] and "was in the registry" in done["error"][0]
+
+
+def test_a_snapshot_begins_another_chain_that_comes_to_the_same(
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, file = Source(tmp_path, "one", 12, 8), tmp_path / "shard.snapshot"
+    full_lake.ingest(chain, "comet", str(source.path), source.options)
+    run(full_lake, [chain], stages=STAGES[:2])
+    monkeypatch.setenv("LAKE_PREFIX", full_lake.namespace.prefix)
+    at = ["--home", str(home.path)]
+    assert main(["snapshot", "export", chain, str(file), "--height", "5", *at]) == 0
+    rest = tmp_path / "rest.jsonl"
+    rest.write_text("\n".join(source.lines[5:]) + "\n", encoding="utf-8")
+    options = ["--from", str(rest), "--option", f"registry={source.options['registry']}"]
+    good = file.read_bytes()
+    for bad in (good[:-3], good[:-1] + bytes([good[-1] ^ 1]), b"nothing"):
+        file.write_bytes(bad)
+        assert main(["snapshot", "import", str(file), "--chain", f"{chain}-new", *options, *at]) in (1, 2)
+    file.write_bytes(good)
+    assert main(["snapshot", "import", str(file), "--chain", f"{chain}-new", "--root", "0x" + "11" * 32, *options, *at]) == 1
+    assert main(["snapshot", "import", str(file), "--chain", f"{chain}-new", *options, *at]) == 0
+    assert main(["snapshot", "import", str(file), "--chain", chain, *options, *at]) == 2
+    reader = ShardReader(home.path, f"{chain}-new", prefix=full_lake.namespace.prefix)
+    assert {one.stream_id: one for one in reader.streams(5)} == source.streams[5]
+    assert reader.root().state_root == source.finalized[4].state_root
+    run(full_lake, [f"{chain}-new"], stages=("raw.shards", *STAGES))
+    assert {one.stream_id: one for one in reader.streams()} == source.streams[8]
+    assert [reader.root(h).state_root for h in (6, 7, 8)] == [source.finalized[h - 1].state_root for h in (6, 7, 8)]
+    assert shard_problems(full_lake, f"{chain}-new") == []
 
 
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cometbft" / "sample_md"

@@ -134,7 +134,7 @@ class RawRun(LaneRun):
     def _advance(self, frame: DataFrame, action: Advance, timings: Timings) -> None:
         blocks = frame.filter(F.col("place").between(action.first, action.last))
         blocks = blocks.withColumn("_chain", F.lit(self.chain)).withColumnRenamed("height", "_height")
-        output = Output({"raw.blocks": blocks.drop("transactions"), "raw.transactions": _transactions(blocks)})
+        output = Output({"raw.blocks": blocks.drop("transactions"), "raw.transactions": transactions_of(blocks)})
         self.write({self.chain: (action.base, action.height)}, output, {self.chain: action.hash}, timings)
 
     def _held(self, headers: list[Header]) -> Callable[[int], bytes | None]:
@@ -193,7 +193,8 @@ def settled(headers: list[Header], cursor: Cursor | None, outage: str | None) ->
     return headers, outage
 
 
-def _transactions(blocks: DataFrame) -> DataFrame:
+def transactions_of(blocks: DataFrame) -> DataFrame:
+    """Rows of raw.transactions, from blocks that have their transactions inside."""
     return blocks.select(
         "_chain",
         "_height",

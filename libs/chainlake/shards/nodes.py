@@ -15,6 +15,9 @@ from chainlake.shards.registry import NodeRecord, NodeRegistry, read_registry
 
 NODES_DDL = "_chain string, _height bigint, permanent_index int, address binary, from_height bigint"
 
+SNAPSHOT = "snapshot"
+"""Option of a chain that begins with a snapshot of this height."""
+
 NodeRow = tuple[str, int, int, bytes, int]
 
 
@@ -34,6 +37,8 @@ def registries_of(batch: Batch) -> Known:
         path = batch.options[chain].get("registry", "")
         registry = files[path] if path else NodeRegistry(held[chain])
         first = batch.snapshot.ledger.of("silver.shards", chain).first_height()
+        if first is None and SNAPSHOT in batch.options[chain]:
+            raise _broken(chain, f"{chain} begins with a snapshot that is not imported yet: run lake snapshot import again")
         base = low if first is None else first
         if first is not None:
             check_past(chain, path, held[chain], (one for one in registry.records if holds_from(one, base) <= low))
@@ -57,12 +62,18 @@ def check_past(chain: str, path: str, held: Iterable[NodeRecord], given: Iterabl
     wrong = sorted(ours ^ theirs, key=lambda one: one.permanent_index)
     if wrong:
         one, what = wrong[0], "was in" if wrong[0] in ours else "was not in"
-        error = BrokenPromise(
+        raise _broken(
+            chain,
             f"{chain}: node {to_hex(one.address)} (index {one.permanent_index}, from block {one.from_height}) {what} "
-            f"the registry {path} when those blocks were processed: mend the file, or roll silver.shards back to before them"
+            f"the registry {path} when those blocks were processed: mend the file, or roll silver.shards back to before them",
         )
-        error.chains = [chain]  # type: ignore[attr-defined]
-        raise error
+
+
+def _broken(chain: str, reason: str) -> BrokenPromise:
+    """A promise that one chain of the lane broke; the others go on."""
+    error = BrokenPromise(reason)
+    error.chains = [chain]  # type: ignore[attr-defined]
+    return error
 
 
 def _held(batch: Batch) -> dict[str, list[NodeRecord]]:
