@@ -128,10 +128,13 @@ def blocks(count: int, seed: int = 1, shard: int = 0, app_hash: str = "placehold
     return linked(drafts, Machine(registry(seed), app_hash), shard, state.rng)
 
 
-def linked(drafts: Iterable[list[bytes]], machine: Machine, shard: int, rng: random.Random) -> Iterator[Json]:
-    """Transactions of blocks from height 1 on as `/block` results, with the app hashes that the machine comes to."""
-    last: Json = {"hash": "", "parts": {"total": 0, "hash": ""}}
-    for height, transactions in enumerate(drafts, start=1):
+def linked(
+    drafts: Iterable[list[bytes]], machine: Machine, shard: int, rng: random.Random, after: Json | None = None
+) -> Iterator[Json]:
+    """Transactions of blocks as `/block` results, with the app hashes that the machine comes to: from height 1 on, or after a
+    block that the machine has run."""
+    last: Json = after["block_id"] if after else {"hash": "", "parts": {"total": 0, "hash": ""}}
+    for height, transactions in enumerate(drafts, start=1 + (machine.height or 0)):
         block = _block(shard, height, last, transactions, rng, machine.app_hash)
         if machine.mode == "tree":
             machine.run(height, transactions)
