@@ -14,14 +14,16 @@ from chainlake.demo import comet
 from chainlake.lake import Lake
 from chainlake.lake.home import Home
 from chainlake.lake.sql import query
-from chainlake.lake.verify import verify
 from chainlake.merkle import smt as prove
 from chainlake.merkle.smt import Proof
-from chainlake.merkle.smt_fold import Tree, Update
+from chainlake.serve.embedded import EmbeddedLake, LedgerReader
+from chainlake.serve.state_rows import KeyedRows
+from chainlake.serve.visible import Limits
 from chainlake.shards.machine import Finalized, Shard
 from chainlake.shards.reader import ShardReader
+from chainlake.shards.stages import shard_stages
 from chainlake.shards.state import StreamState, placeholder_app_hash
-from chainlake.shards.verify import shard_problems
+from chainlake.shards.verify import placement_problems, shard_problems
 from tests.unit.shards_making import REGISTRY, conflicting_blocks
 
 STAGES = ("bronze.shards", "silver.shards", "gold.shards")
@@ -60,57 +62,64 @@ def run(lake: Lake, chains: Sequence[str], max_blocks: int | None = None, stages
         assert set(done["status"]) <= {"ok"}, list(done["error"])
 
 
-def streams_at(lake: Lake, chain: str, height: int | None = None) -> dict[bytes, StreamState]:
-    rows = lake.table("silver.streams", chain=chain, height=height).drop("chain").collect()
-    found = [StreamState(bytes(row["stream_id"]), bytes(row["last_miniblock_hash"]), *_rest(row)) for row in rows]
-    return {one.stream_id: one for one in found}
+class Tables:
+    """The visible rows of a chain, read from files: a test asks for many tables, and Spark takes its time with each."""
+
+    def __init__(self, lake: Lake, home: Home, chain: str) -> None:
+        self._lake = EmbeddedLake(home.path, lake.namespace.prefix)
+        self._chain, self._catalog = chain, lake.catalog
+        self._ledger = LedgerReader(self._lake, chain, STAGES)
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """All visible rows, after-images included, with `_height` and without what tells one attempt from another."""
+        self._ledger.refresh()
+        table = self._catalog.table(name)
+        visible = self._ledger.view.of(table.stages[0], self._chain).visible()
+        keyed = KeyedRows(self._lake, name, "_height", [column.name for column in table.stored])
+        found = keyed.read(self._chain, Limits({v.commit.commit_id: v.limit for v in visible}))
+        rows = [row for part in found for row in part.drop_columns(["_chain", "_commit"]).to_pylist()]
+        return sorted(rows, key=repr)
+
+    def all(self) -> dict[str, list[dict[str, Any]]]:
+        return {name: self.rows(name) for stage in shard_stages() for name in stage.tables}
 
 
-def _rest(row: Any) -> tuple[Any, ...]:
-    fields = ("replication_factor", "sealed", "created_height", "updated_height")
-    return (row["last_miniblock_num"], tuple(row["nodes"]), *(row[name] for name in fields))
+def newest(rows: list[dict[str, Any]], key: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The state that after-images add up to."""
+    found = {tuple(row[name] for name in key): row for row in sorted(rows, key=lambda row: row["_height"])}
+    return [row for row in found.values() if not row["_deleted"]]
 
 
-def tree_at(lake: Lake, chain: str) -> set[tuple[Any, ...]]:
-    rows = lake.table("silver.shard_tree", chain=chain).select("prefix", "leaves", "hash", "key").collect()
-    return {(row[0], row[1], bytes(row[2]), row[3] and bytes(row[3])) for row in rows}
-
-
-def expected_tree(streams: dict[bytes, StreamState]) -> set[tuple[Any, ...]]:
-    shard = Shard(REGISTRY)
-    updates = [shard._update(one, 1) for one in streams.values()]
-    return {tuple(node[1:]) for node in Tree().fold(Update(*one) for one in updates).nodes}
-
-
-def roots_of(lake: Lake, chain: str) -> list[tuple[int, bytes, int]]:
-    rows = lake.table("silver.shard_roots", chain=chain).select("height", "app_hash", "stream_count").collect()
-    return sorted((row[0], bytes(row[1]), row[2]) for row in rows)
-
-
-def expected_roots(source: Source, height: int) -> list[tuple[int, bytes, int]]:
-    return [(h, source.finalized[h - 1].app_hash, len(source.streams[h])) for h in range(1, height + 1)]
-
-
-def check_results(lake: Lake, chain: str, source: Source) -> None:
-    results = [result for one in source.finalized for result in one.block.results]
-    rows = lake.table("silver.shard_tx_results", chain=chain).select("height", "tx_index", "code", "log", "message").collect()
-    assert sorted(map(tuple, rows)) == [(r.height, r.tx_index, int(r.code), r.log, r.message) for r in results]
-    events = lake.table("silver.shard_events", chain=chain).collect()
+def check_tables(tables: Tables, source: Source) -> None:
+    """Tree, roots, results, events and placement are those of the shard run in order."""
+    streams, results = source.streams[-1], [result for one in source.finalized for result in one.block.results]
+    tree = newest(tables.rows("silver.shard_tree"), ("prefix",))
+    shard = Shard(REGISTRY, "tree", 1, streams.values())
+    assert {(n["prefix"], n["leaves"], n["hash"], n["key"]) for n in tree} == {tuple(node[1:]) for node in shard.rows.values()}
+    roots = [
+        (row["_height"], row["app_hash"], row["state_root"], row["stream_count"]) for row in tables.rows("silver.shard_roots")
+    ]
+    assert sorted(roots) == [
+        (one.block.height, one.app_hash, one.state_root, len(source.streams[one.block.height])) for one in source.finalized
+    ]
+    rows = tables.rows("silver.shard_tx_results")
+    found: list[Any] = [(row["_height"], row["tx_index"], row["code"], row["log"], row["message"]) for row in rows]
+    assert sorted(found) == [(r.height, r.tx_index, int(r.code), r.log, r.message) for r in results]
     found = [
-        (e["height"], e["tx_index"], e["event_index"], e["type"], tuple((a["key"], a["value"]) for a in e["attributes"]))
-        for e in events
+        (e["_height"], e["tx_index"], e["event_index"], e["type"], tuple((a["key"], a["value"]) for a in e["attributes"]))
+        for e in tables.rows("silver.shard_events")
     ]
     assert sorted(found) == [(r.height, r.tx_index, n, *event) for r in results for n, event in enumerate(r.events)]
+    check_placement(tables, streams)
 
 
-def check_placement(lake: Lake, chain: str, streams: dict[bytes, StreamState]) -> None:
-    rows = lake.table("gold.streams_by_node", chain=chain).collect()
-    found = {(row["permanent_index"], bytes(row["stream_id"]), row["position"], row["replication_factor"]) for row in rows}
-    assert len(found) == len(rows)
+def check_placement(tables: Tables, streams: dict[bytes, StreamState]) -> None:
+    rows = newest(tables.rows("gold.streams_by_node"), ("permanent_index", "stream_id"))
+    found = {(row["permanent_index"], row["stream_id"], row["position"], row["replication_factor"]) for row in rows}
     assert found == {
         (node, one.stream_id, place, one.replication_factor) for one in streams.values() for place, node in enumerate(one.nodes)
     }
-    assert {bytes(row["address"]) for row in rows} == {REGISTRY.address_of(row["permanent_index"]) for row in rows}
+    assert all(row["address"] == REGISTRY.address_of(row["permanent_index"]) for row in rows)
 
 
 def reported(source: Source, wrong: int) -> list[dict[str, Any]]:
@@ -136,16 +145,6 @@ def reported(source: Source, wrong: int) -> list[dict[str, Any]]:
     return found
 
 
-def tables_of(lake: Lake, chain: str) -> dict[str, list[Any]]:
-    """Everything that silver and gold hold of a chain, after-images included."""
-    found = {}
-    for stage in STAGES:
-        for name in lake.stages.get(stage).tables:
-            rows = lake.history(name, chain=chain).drop("_chain", "_commit").collect()
-            found[name] = sorted(map(repr, rows))
-    return found
-
-
 def test_many_chains_in_one_lane_equal_shards_run_block_by_block(full_lake: Lake, home: Home, chain: str, tmp_path: Path) -> None:
     one, two = Source(tmp_path, "one", 5, 12), Source(tmp_path, "two", 6, 7, "placeholder")
     liar = Source(tmp_path, "liar", 7, 6)
@@ -153,51 +152,46 @@ def test_many_chains_in_one_lane_equal_shards_run_block_by_block(full_lake: Lake
     liar.path.write_text("\n".join(liar.lines) + "\n", encoding="utf-8")
     results = tmp_path / "results.json"
     results.write_text(json.dumps(reported(two, wrong=3)), encoding="utf-8")
-    names = {f"{chain}-one": one, f"{chain}-two": two, f"{chain}-liar": liar}
-    for name, source in names.items():
+    first, second, broken, replica = names = [f"{chain}-{name}" for name in ("one", "two", "liar", "replica")]
+    for name, source in zip(names, (one, two, liar, one), strict=True):
         options = {**source.options, **({"results": str(results)} if source is two else {})}
-        full_lake.ingest(name, "comet", str(source.path), options)
-    replica = f"{chain}-replica"
-    full_lake.ingest(replica, "comet", str(one.path), one.options)
+        full_lake.add_chain(name, "comet", str(source.path), options)
+    run(full_lake, names, stages=("raw.shards",))
+    commits = [full_lake.ledger.read(["raw.shards"]).of("raw.shards", name).commits for name in names]
+    assert len({c.commit_id for some in commits for c in some}) == 1, "all chains are in one commit"
 
-    first, second, broken = names
-    run(full_lake, list(names), max_blocks=5, stages=STAGES[:1])
-    done = full_lake.run_stage("silver.shards", chains=list(names), max_blocks=5)
+    run(full_lake, names[:3], max_blocks=5, stages=STAGES[:1])
+    done = full_lake.run_stage("silver.shards", chains=names[:3], max_blocks=5)
     assert dict(zip(done["chain"], done["status"], strict=True)) == {first: "ok", second: "ok", broken: "degraded"}
     assert "the header of block 5 says that block 4 left" in "".join(done["error"])
     run(full_lake, [first, second], max_blocks=5, stages=STAGES[2:])
-    ledger = full_lake.ledger.read(["silver.shards"])
-    ids = [[c.commit_id for c in ledger.of("silver.shards", name).commits] for name in (first, second)]
-    assert ids[1] == ids[0][:2], "both chains are in the same commits"
     prefix = full_lake.namespace.prefix
-    for name, source in ((first, one), (second, two)):
-        count = len(source.chain)
-        assert streams_at(full_lake, name, 6) == source.streams[6]
-        assert tree_at(full_lake, name) == expected_tree(source.streams[-1])
-        assert roots_of(full_lake, name) == expected_roots(source, count)
-        check_results(full_lake, name, source)
-        check_placement(full_lake, name, source.streams[-1])
-        check_reader(ShardReader(home.path, name, prefix=prefix), source, count)
-        head = ledger.of("silver.shards", name).head()
-        assert head is not None and head.roots == {"state": source.finalized[-1].state_root}
-    differences = full_lake.table("silver.shard_differences").collect()
-    found = [tuple(row) for row in differences if row["chain"].startswith(chain)]
-    assert [row[:5] for row in found] == [(second, 3, 0, None, "code")] and found[0][6] == "77"
-    findings = [f.what for f in verify(full_lake, "silver.shards") if chain in f.what]
-    assert findings == [f"1 times the chain {second} reported another code than ours: see silver.shard_differences"]
-    assert [f.what for f in verify(full_lake, "gold.shards") if chain in f.what] == []
+    reader = ShardReader(home.path, first, prefix=prefix)
+    check_tables(Tables(full_lake, home, first), one)
+    check_tables(Tables(full_lake, home, second), two)
+    check_reader(reader, one, 12)
+    head = full_lake.ledger.read(["silver.shards"]).of("silver.shards", first).head()
+    assert head is not None and head.roots == {"state": one.finalized[-1].state_root}
+    view = full_lake.table("silver.streams", chain=first, height=6).collect()
+    assert {bytes(row["stream_id"]): row["updated_height"] for row in view} == {
+        key: state.updated_height for key, state in one.streams[6].items()
+    }
+    differences = Tables(full_lake, home, second).rows("silver.shard_differences")
+    assert [(row["_height"], row["tx_index"], row["what"], row["theirs"]) for row in differences] == [(3, 0, "code", "77")]
+    assert shard_problems(full_lake, first) == placement_problems(full_lake, first) == []
+    assert shard_problems(full_lake, second) == [
+        f"1 times the chain {second} reported another code than ours: see silver.shard_differences"
+    ]
 
     run(full_lake, [replica])
-    assert tables_of(full_lake, replica) == tables_of(full_lake, first), "batches do not matter"
-
-    reader = ShardReader(home.path, first, prefix=prefix)
-    for height in (11, 8, 5, 1):
+    expected = Tables(full_lake, home, replica).all()
+    assert Tables(full_lake, home, first).all() == expected, "batches do not matter"
+    for height in (8, 5, 1):
         full_lake.rollback("silver.shards", first, height, why="a test")
         check_reader(reader, one, height)
-    check_placement(full_lake, first, one.streams[1])
+    check_placement(Tables(full_lake, home, first), one.streams[1])
     run(full_lake, [first], max_blocks=7, stages=STAGES[1:])
-    check_reader(reader, one, 12)
-    assert tables_of(full_lake, replica) == tables_of(full_lake, first), "a chain that went back comes to the same"
+    assert Tables(full_lake, home, first).all() == expected, "a chain that went back comes to the same"
 
     stream_id = reader.streams()[0].stream_id
     rows = query(full_lake, f"SELECT * FROM prove_stream('{first}', '{stream_id.hex()}', 12)").collect()

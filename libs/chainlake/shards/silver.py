@@ -21,7 +21,7 @@ SILVER = (
     *("silver.shard_nodes", "silver.shard_differences"),
 )
 TREE_ROW = ("_chain", "_height", "prefix", "leaves", "hash", "key")
-FEW_OPERATIONS, FEW_KEYS = 2_000, 1_000_000
+FEW_OPERATIONS = 2_000
 
 
 def silver(batch: Batch) -> Output:
@@ -31,7 +31,7 @@ def silver(batch: Batch) -> Output:
     txs = batch.read("bronze.shard_txs")
     operations = batch.keep(_operations(txs))
     count, touched = operations.agg(F.count(F.lit(1)), F.count_distinct("_chain", "path")).collect()[0]
-    tree = batch.keep(_stored_tree(batch, operations, touched, max(one.tree_depth for one in before.values())))
+    tree = batch.keep(_stored_tree(batch, operations, touched, before))
     tasks = int(batch.spark.conf.get("spark.sql.shuffle.partitions") or 1) if count > FEW_OPERATIONS else 1
     folded = batch.keep(_fold_parts(batch, operations, tree, known.registries, tasks))
     made = batch.keep(_fold_roots(batch, folded, tree, before, tasks))
@@ -70,16 +70,17 @@ def _operations(txs: DataFrame) -> DataFrame:
     return flat.withColumn("path", F.sha2("stream_id", 256))
 
 
-def _stored_tree(batch: Batch, operations: DataFrame, touched: int, depth: int) -> DataFrame:
-    """The tree rows that the touched paths need: those one digit below each of their prefixes. Where a join by key would be
-    more work than reading the whole tree, the whole tree."""
-    if touched * depth * WAYS > FEW_KEYS:
+def _stored_tree(batch: Batch, operations: DataFrame, touched: int, before: Mapping[str, roots.Before]) -> DataFrame:
+    """The tree rows that the touched paths need: those one digit below each of their prefixes. Where these would be as many as
+    the tree has, the whole tree."""
+    depth = max(one.tree_depth for one in before.values())
+    if touched * depth * WAYS > sum(one.stream_count for one in before.values()):
         return batch.state("silver.shard_tree")
     prefixes = F.expr(f"transform(sequence(0, {depth - 1}), d -> substring(path, 1, d))")
     parents = operations.select("_chain", F.explode(prefixes).alias("parent")).distinct()
     digits = F.explode(F.array(*map(F.lit, DIGITS))).alias("digit")
     below = parents.select("_chain", "parent", digits).select("_chain", F.concat("parent", "digit").alias("prefix"))
-    top = operations.select("_chain", F.lit("").alias("prefix")).distinct()
+    top = operations.select("_chain", F.lit("").alias("prefix"))
     return batch.state("silver.shard_tree", below.unionByName(top))
 
 
