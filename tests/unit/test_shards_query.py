@@ -19,8 +19,9 @@ from chainlake.serve.gateway import Gateway
 from chainlake.serve.no_logs import NoLogs
 from chainlake.serve.router import Request, Response
 from chainlake.serve.settings import Settings
-from chainlake.serve.shards import ShardRoutes
+from chainlake.serve.shards import ShardRoutes, placed
 from chainlake.shards.codes import Refused
+from chainlake.shards.placement import chain_id_of, shard_of
 from chainlake.shards.query import Page, answer, count_streams, get_stream, list_streams, read_page
 from chainlake.shards.reader import ShardReader, ShardView
 from chainlake.shards.state import metadata_of, value_of
@@ -186,6 +187,15 @@ def test_http_answers_the_same_with_heights_chains_and_proofs(lake: ShardsLake, 
         refused = get(path, **query)
         assert (refused.status, json.loads(refused.body)["message"]) == (status, message)
     gateway.close()
+
+
+def test_a_stream_is_looked_for_in_the_shard_that_its_id_belongs_to() -> None:
+    stream_id = space("a")
+    own = chain_id_of(shard_of(stream_id))
+    chains = {"x": {"options": {}}, own: {"options": None}, "y": {"options": {"chain_id": chain_id_of(5), "mask": "0"}}}
+    assert placed(chains, stream_id) == own
+    assert placed({"z": {"options": {"chain_id": own}}}, stream_id) == "z"
+    assert placed({"x": {"options": {}}}, stream_id) is None
 
 
 async def _call(handler: Any, request: Request) -> Response:

@@ -178,7 +178,8 @@ async def _run(gateway: "Gateway") -> int:
     codes: list[int] = []
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):
         asyncio.get_running_loop().add_signal_handler(number, _end, ended, codes, code)
-    emit(f"serving the logs of {gateway.chain} (chain id {settings.chain_id}) at {_url(host, port)}, Ctrl-C ends it")
+    what = f"the logs of {gateway.chain} (chain id {settings.chain_id})" if gateway.has_logs else gateway.chain
+    emit(f"serving {what} at {_url(host, port)}, Ctrl-C ends it")
     sys.stdout.flush()
     if not _is_loopback(host):
         gateway.access_log.event("open", warning=f"{host} can be reached from other machines, and nobody is asked who they are")

@@ -8,6 +8,7 @@ from chainlake.serve.eth import EthMethods
 from chainlake.serve.filters import FilterMethods, FilterTable
 from chainlake.serve.health import Monitor
 from chainlake.serve.metrics import Family, Values
+from chainlake.serve.no_logs import NoLogs
 from chainlake.serve.pages import PageMethods
 from chainlake.serve.pool import WorkPool
 from chainlake.serve.queries import Queries
@@ -39,6 +40,7 @@ class Gateway:
         self.budget = Budget(settings.max_outgoing)
         self.router = Router()
         self.chain = chain
+        self.has_logs = not isinstance(engine, NoLogs)
         self._table = FilterTable(settings.max_filters, settings.filter_seconds)
         queries = Queries(engine, settings)
         groups = (EthMethods(queries), PageMethods(queries), FilterMethods(queries, self._table))

@@ -1,6 +1,7 @@
 """Streams over HTTP: the queries of metadata shards and their proofs, from the embedded reader.
 
-Paths and answers are those of `shards.query`; `?height=` asks for an earlier block, `?chain=` for a shard of several.
+Paths and answers are those of `shards.query`; `?height=` asks for an earlier block, `?chain=` for a shard of several. A stream is looked for in the shard that
+its id belongs to, where the chain ids of the shards are known.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,10 +11,11 @@ from typing import Any
 
 from chainlake.errors import BadInput
 from chainlake.logs.rpc_values import RpcError
-from chainlake.serve.control import LakeControl
+from chainlake.serve.control import LakeControl, Row
 from chainlake.serve.gateway import Gateway
 from chainlake.serve.router import Request, Response, json_response
 from chainlake.shards.codes import Code, Refused
+from chainlake.shards.placement import SHARD_MASK, shard_of, shard_of_chain
 from chainlake.shards.query import answer, read_stream_id
 from chainlake.shards.reader import ShardReader, ShardView
 
@@ -37,14 +39,14 @@ class ShardRoutes:
 
     async def query(self, request: Request) -> Response:
         """A stream, a list or a count."""
-        return await self._answered(lambda: json_response(answer(self._view(request.query), request.path, request.query)))
+        return await self._answered(lambda: json_response(answer(self._view(request), request.path, request.query)))
 
     async def proof(self, request: Request) -> Response:
         """A proof as JSON, or its bytes with `?raw=true`."""
         return await self._answered(lambda: self._proof(request))
 
     def _proof(self, request: Request) -> Response:
-        reader = self._reader(request.query)
+        reader = self._reader(request)
         proven = reader.prove(read_stream_id(request.params["id"]), read_height(request.query))
         if request.query.get("raw", "false") not in ("", "0", "false"):
             return Response(200, proven.proof.to_bytes(), PROTOBUF)
@@ -60,19 +62,31 @@ class ShardRoutes:
         except RpcError as error:
             return json_response({"error": str(error)}, 503)
 
-    def _view(self, query: Mapping[str, str]) -> ShardView:
-        return ShardView(self._reader(query), read_height(query))
+    def _view(self, request: Request) -> ShardView:
+        return ShardView(self._reader(request), read_height(request.query))
 
-    def _reader(self, query: Mapping[str, str]) -> ShardReader:
-        known = sorted(name for name, row in self._control.chains().items() if row["kind"] == "comet")
-        name = query.get("chain") or self._chain or (known[0] if len(known) == 1 else None)
-        if name is None or name not in known:
-            there = f"there are {', '.join(known[:10])}" if known else "there is none yet"
+    def _reader(self, request: Request) -> ShardReader:
+        chains = {name: row for name, row in self._control.chains().items() if row["kind"] == "comet"}
+        name = request.query.get("chain") or self._chain or (next(iter(chains)) if len(chains) == 1 else None)
+        if name is None and "id" in request.params:
+            name = placed(chains, read_stream_id(request.params["id"]))
+        if name is None or name not in chains:
+            there = f"there are {', '.join(sorted(chains)[:10])}" if chains else "there is none yet"
             raise BadInput(f"{there}: name one with ?chain=" if name is None else f"unknown shard {name[:100]!r}: {there}")
         with self._lock:
             if name not in self._readers:
                 self._readers[name] = ShardReader(self._home, name, prefix=self._prefix)
             return self._readers[name]
+
+
+def placed(chains: Mapping[str, Row], stream_id: bytes) -> str | None:
+    """The chain that keeps a stream, by the shard in its chain id; None if no chain tells."""
+    for name, row in sorted(chains.items()):
+        options = dict(row["options"] or {})
+        shard = shard_of_chain(options.get("chain_id", name))
+        if shard is not None and shard == shard_of(stream_id, int(options.get("mask", SHARD_MASK))):
+            return name
+    return None
 
 
 def read_height(query: Mapping[str, str]) -> int | None:
