@@ -36,7 +36,7 @@ class ManyRawRun(LaneRun):
         self.feeds: dict[str, RawRun] = {}
         for chain in self.summaries:
             feed = RawRun(self.lake, self.stage, [chain], self.lease, self.max_blocks, self.max_rows, self.to_height)
-            feed.summaries = {chain: self.summaries[chain]}
+            feed.summaries, feed.view = {chain: self.summaries[chain]}, self.view
             try:
                 feed.begin_at(cursors.get(chain))
             except Unavailable as error:
@@ -82,6 +82,7 @@ class ManyRawRun(LaneRun):
         share = max(LEAST_BYTES, MAX_BYTES // max(1, len(reading)))
         for chain in reading:
             feed = self.feeds[chain]
+            feed.view = self.view
             wanted = Feed(feed.paths, feed.cursor, feed.max_blocks, share, feed.reading_options())
             try:
                 found[chain] = wanted.described(feed.kind)

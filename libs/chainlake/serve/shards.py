@@ -1,7 +1,7 @@
 """Streams over HTTP: the queries of metadata shards and their proofs, from the embedded reader.
 
-Paths and answers are those of `shards.query`; `?height=` asks for an earlier block, `?chain=` for a shard of several. A stream is looked for in the shard that
-its id belongs to, where the chain ids of the shards are known.
+Paths and answers are those of `shards.query`; `?height=` asks for an earlier block, `?chain=` for a shard of several. A stream is
+looked for in the shard that its id belongs to, where the chain ids of the shards are known.
 """
 
 from collections.abc import Callable, Mapping
