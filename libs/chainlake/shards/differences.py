@@ -24,6 +24,7 @@ SORTED_BY = ("_chain", "_height", "kind", "tx_index", "event_index")
 OUTPUT = pa.schema(
     {
         "_chain": pa.string(),
+        "difference": pa.int32(),
         "_height": pa.int64(),
         "tx_index": pa.int32(),
         "event_index": pa.int32(),
@@ -32,7 +33,7 @@ OUTPUT = pa.schema(
         "theirs": pa.string(),
     }
 )
-DDL = "_chain string, _height bigint, tx_index int, event_index int, what string, ours string, theirs string"
+DDL = "_chain string, difference int, _height bigint, tx_index int, event_index int, what string, ours string, theirs string"
 
 
 def find_differences(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -40,7 +41,7 @@ def find_differences(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
     for (chain, height), rows in groupby(_rows(batches), key=itemgetter(1, 2)):
         found = list(_of_block(height, rows))
         if found:
-            columns: list[Any] = [[chain] * len(found), *zip(*found, strict=True)]
+            columns: list[Any] = [[chain] * len(found), range(len(found)), *zip(*found, strict=True)]
             arrays = [pa.array(column, one.type) for column, one in zip(columns, OUTPUT, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=OUTPUT)
 
