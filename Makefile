@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench clean clean-all
+.PHONY: help setup run test lint format bench cometbft clean clean-all
 
 help:       ## list what you can make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -23,6 +23,9 @@ format: setup ## put the code in the project's style
 
 bench: setup ## measure the kernel against its budgets
 	@.venv/bin/lake bench kernel
+
+cometbft:   ## install a CometBFT node with Go, for the test of lake abci
+	@go install github.com/cometbft/cometbft/cmd/cometbft@v1.0.1
 
 clean:      ## stop the local Spark server; remove the lake and caches
 	@if [ -x .venv/bin/lake ]; then .venv/bin/lake stop; fi

@@ -1,12 +1,20 @@
 """Ids, nodes and transactions for the tests of the shards, right and wrong."""
 
 import hashlib
+import random
 
 from chainlake.shards.build import create_stream, set_last_miniblock
+from chainlake.shards.codec import encode
 from chainlake.shards.fold import FinalizedBlock, finalize_block
 from chainlake.shards.registry import NodeRecord, NodeRegistry
 from chainlake.shards.state import StreamState
-from chainlake.shards.transactions import MiniblockUpdate
+from chainlake.shards.transactions import (
+    CreateStreamTx,
+    MiniblockUpdate,
+    SetStreamLastMiniblockBatchTx,
+    StreamMetadata,
+    UpdateStreamNodesAndReplicationTx,
+)
 
 NODES = [bytes([0xA0 + number]) * 20 for number in range(5)]
 LATE = b"\xbb" * 20
@@ -61,3 +69,30 @@ class Chain:
             for result in self.block(*transactions).results
             for event in result.events
         ]
+
+
+def conflicting_blocks(seed: int, count: int, names: int = 40, transactions: int = 6) -> list[list[bytes]]:
+    """Blocks in which many operations meet on few streams; of every kind some succeed and some fail."""
+    rng = random.Random(seed)
+    ids = [space(f"{seed} {number}") for number in range(names)] + [b"\x11" * 32]
+    two = [hash_of("x"), hash_of("y")]
+
+    def nodes() -> tuple[bytes, ...]:
+        return tuple(rng.choices([*NODES, LATE, STRANGER], [8] * 5 + [4, 1], k=rng.randint(1, 3)))
+
+    def transaction() -> bytes:
+        kind = rng.random()
+        if kind < 0.35:
+            stream = StreamMetadata(rng.choice(ids), rng.choice(two), rng.randint(0, 1), nodes(), 1, rng.random() < 0.1)
+            return encode(CreateStreamTx(stream))
+        if kind < 0.75:
+            some = [
+                MiniblockUpdate(rng.choice(ids), rng.choice(two), rng.randint(1, 3), rng.choice(two), rng.random() < 0.1)
+                for _ in range(rng.randint(0, 12))
+            ]
+            return encode(SetStreamLastMiniblockBatchTx(tuple(some)))
+        if kind < 0.95:
+            return encode(UpdateStreamNodesAndReplicationTx(rng.choice(ids), nodes(), rng.randint(0, 2)))
+        return rng.choice([b"\xff", b"", b"\x0a\x00"])
+
+    return [[transaction() for _ in range(rng.randint(0, 2 * transactions))] for _ in range(count)]

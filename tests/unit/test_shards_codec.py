@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from chainlake import shards
 from chainlake.errors import BadInput
+from chainlake.shards import codec
 from chainlake.shards.codec import MAX_GROUPS, decode, decode_stream, encode, encode_stream
 from chainlake.shards.transactions import (
     CreateStreamTx,
@@ -269,3 +270,22 @@ def test_the_canonical_value_of_a_stream_byte_by_byte() -> None:
     expected = "0a20" + "10" * 32 + "1220" + "aa" * 32 + "18ac02" + "2214" + "01" * 20 + "2214" + "02" * 20 + "2802" + "4001"
     assert encode_stream(stream).hex() == expected
     assert encode_stream(StreamMetadata()) == b""
+
+
+@given(
+    st.integers(0, 1 << 20),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=3),
+    st.integers(0, 3),
+)
+def test_the_short_way_to_read_a_miniblock_reads_what_the_long_one_reads(
+    number: int, sealed: bool, changes: list[tuple[int, int]], cut: int
+) -> None:
+    data = bytearray(codec._encode_miniblock(MiniblockUpdate(b"i" * 32, b"p" * 32, number, b"h" * 32, sealed)))
+    for place, value in changes:
+        data[place % len(data)] = value
+    usual = codec._usual_miniblock(bytes(data[: len(data) - cut]))
+    if usual is not None:
+        assert usual == codec._any_miniblock(bytes(data[: len(data) - cut]))
+    elif not changes and not cut:
+        assert number >= 1 << 14 or number == 0

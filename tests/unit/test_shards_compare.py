@@ -2,11 +2,14 @@
 
 import base64
 import copy
+import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from chainlake.errors import BadInput
+from chainlake.shards import differences
 from chainlake.shards.compare import Difference, compare, parse_block_results
 from chainlake.shards.fold import TxResult
 from tests.unit.shards_making import Chain, advanced, created, space
@@ -114,3 +117,20 @@ def test_what_is_no_block_results_is_said(value: Any, reason: str) -> None:
     with pytest.raises(BadInput) as error:
         parse_block_results(value)
     assert reason in str(error.value)
+
+
+def test_differences_are_rows_numbered_in_their_block() -> None:
+    told = {"height": "7", "app_hash": "", "txs_results": [{"code": 3, "log": "OK", "codespace": "towns"}, {"code": 0}]}
+    rows = [
+        {"kind": differences.BLOCK, "_height": 7, "results": json.dumps(told), "app_hash": None},
+        {"kind": differences.RESULT, "_height": 7, "tx_index": 0, "code": 0, "message": ""},
+        {"kind": differences.RESULT, "_height": 8, "tx_index": 0, "code": 0, "message": ""},
+        {"kind": differences.BLOCK, "_height": 9, "results": "{", "app_hash": None},
+    ]
+    batch = pa.RecordBatch.from_pylist([{name: {"_chain": "c", **row}.get(name) for name in differences.INPUT} for row in rows])
+    found = [row for one in differences.find_differences([batch]) for row in one.to_pylist()]
+    assert [(row["_height"], row["difference"], row["tx_index"], row["what"]) for row in found] == [
+        (7, 0, 0, "code"),
+        (7, 1, 1, "transaction"),
+        (9, 0, None, "results"),
+    ]

@@ -50,7 +50,7 @@ class Postgres:
     name = "PostgreSQL"
 
     def __init__(self) -> None:
-        psycopg = _psycopg()
+        psycopg = psycopg_driver()
         with ExitStack() as stack:
             socket = stack.enter_context(cluster())
             self._connection = stack.enter_context(
@@ -102,7 +102,8 @@ class Postgres:
         return int(self._connection.execute(text).fetchone()[0])
 
 
-def _psycopg() -> Any:
+def psycopg_driver() -> Any:
+    """The driver, if it is installed."""
     try:
         import psycopg
     except ImportError:

@@ -30,7 +30,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     ingest.add_argument("chain", help="a name for the chain, unique in the lake")
     ingest.add_argument("--kind", required=True, help="evm, comet, cardano, raft or river")
     ingest.add_argument(
-        "--from", dest="source", required=True, metavar="PATH|URL", help="file or directory of its blocks, or a node (evm)"
+        "--from", dest="source", required=True, metavar="PATH|URL", help="file or directory of its blocks, or a node (evm, comet)"
     )
     ingest.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the chain; repeatable")
     ingest.set_defaults(run=_ingest)

@@ -55,7 +55,9 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         epilog="example: lake serve --port 8545 --chain demo-evm",
     )
     serve.add_argument("--host", default="127.0.0.1", help="address to listen on (default: 127.0.0.1, this machine only)")
-    serve.add_argument("--chain", metavar="NAME", help="chain to serve (default: the only evm chain)")
+    serve.add_argument(
+        "--chain", metavar="NAME", help="chain to serve (default: the only evm chain); a shard by name is the default of /streams"
+    )
     serve.add_argument("--chain-id", metavar="N", help="answer of eth_chainId (default: the chain's option chain_id, else 1337)")
     serve.add_argument("--topic-rule", choices=("geth", "loose"), default="geth", help="loose: wildcards at the end are ignored")
     serve.add_argument(
@@ -109,20 +111,28 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     """The gateway over the lake of a home."""
     from chainlake.logs.query import LogIndex
     from chainlake.logs.settings import Settings as IndexSettings
-    from chainlake.serve.control import LakeControl, chain_id_of, choose_chain
+    from chainlake.serve.control import DEFAULT_CHAIN_ID, LakeControl, chain_id_of, choose_chain, without_logs
     from chainlake.serve.embedded import EmbeddedLake
     from chainlake.serve.gateway import Gateway
     from chainlake.serve.log_engine import IndexEngine
+    from chainlake.serve.no_logs import NoLogs
+    from chainlake.serve.shards import ShardRoutes
 
     prefix = os.environ.get("LAKE_PREFIX", "")
     control = LakeControl(EmbeddedLake(home, prefix))
-    chain = choose_chain(control.chains(), given.chain)
-    reading = IndexSettings(
-        max_or_terms=numbers["max-or-terms"], too_broad=given.too_broad, query_seconds=float(numbers["timeout"])
-    )
-    index = LogIndex(home, chain["chain"], prefix=prefix, settings=reading)
-    settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)
-    return Gateway(chain["chain"], IndexEngine(index), control, settings)
+    other = without_logs(control.chains(), given.chain)
+    if other is not None:
+        gateway = Gateway(other, NoLogs(), control, _settings(given, numbers, chain_id or DEFAULT_CHAIN_ID))
+    else:
+        chain = choose_chain(control.chains(), given.chain)
+        reading = IndexSettings(
+            max_or_terms=numbers["max-or-terms"], too_broad=given.too_broad, query_seconds=float(numbers["timeout"])
+        )
+        index = LogIndex(home, chain["chain"], prefix=prefix, settings=reading)
+        settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)
+        gateway = Gateway(chain["chain"], IndexEngine(index), control, settings)
+    ShardRoutes(gateway, home, prefix, control, other if given.chain else None)
+    return gateway
 
 
 def _settings(given: argparse.Namespace, numbers: dict[str, int], chain_id: int) -> "Settings":
@@ -170,7 +180,8 @@ async def _run(gateway: "Gateway") -> int:
     codes: list[int] = []
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, 0)):
         asyncio.get_running_loop().add_signal_handler(number, _end, ended, codes, code)
-    emit(f"serving the logs of {gateway.chain} (chain id {settings.chain_id}) at {_url(host, port)}, Ctrl-C ends it")
+    what = f"the logs of {gateway.chain} (chain id {settings.chain_id})" if gateway.has_logs else gateway.chain
+    emit(f"serving {what} at {_url(host, port)}, Ctrl-C ends it")
     sys.stdout.flush()
     if not _is_loopback(host):
         gateway.access_log.event("open", warning=f"{host} can be reached from other machines, and nobody is asked who they are")

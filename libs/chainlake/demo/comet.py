@@ -1,14 +1,15 @@
 """A metadata shard on CometBFT: streams are created, get miniblocks, move between nodes and are sealed.
 
-Transactions are MetadataTx messages encoded here by hand, so that the demo does not depend on the decoder that it
-exercises. About one in ten must fail. App hashes are the placeholder: SHA-256 of the height as a big-endian u64.
+Transactions are MetadataTx messages encoded here field by field, so that the demo does not depend on the decoder that it
+exercises. About one in ten must fail. App hashes are the placeholder, SHA-256 of the height as a big-endian u64, or the state
+root (`app_hash="tree"`), for which the shard is run beside.
 """
 
 import base64
 import hashlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -17,7 +18,9 @@ from typing import Any
 import xxhash
 
 from chainlake.demo import write_pieces
-from chainlake.sources.wire import to_varint
+from chainlake.shards.machine import Shard as Machine
+from chainlake.shards.registry import NodeRecord, NodeRegistry
+from chainlake.sources.wire import field_bytes, field_int
 
 SHARDS = 1024
 NODES = 8
@@ -26,16 +29,6 @@ STREAM_KINDS = {0x10: 21, 0x20: 32, 0x88: 32, 0x77: 32, 0xFF: 32, 0xA8: 21, 0xA5
 EMPTY = hashlib.sha256().hexdigest().upper()
 
 Json = dict[str, Any]
-
-
-def field_bytes(number: int, value: bytes) -> bytes:
-    """A protobuf field of bytes, or of a message."""
-    return to_varint(number << 3 | 2) + to_varint(len(value)) + value
-
-
-def field_int(number: int, value: int) -> bytes:
-    """A protobuf field of a number or bool; proto3 leaves out 0."""
-    return to_varint(number << 3) + to_varint(value) if value else b""
 
 
 @dataclass
@@ -123,20 +116,37 @@ def node_addresses(seed: int = 1) -> list[bytes]:
     return [hashlib.sha256(f"node {seed} {index}".encode()).digest()[:20] for index in range(NODES)]
 
 
-def blocks(count: int, seed: int = 1, shard: int = 0) -> Iterator[Json]:
+def registry(seed: int = 1) -> NodeRegistry:
+    """The same as a registry."""
+    return NodeRegistry(NodeRecord(address, index, 1) for index, address in enumerate(node_addresses(seed), start=1))
+
+
+def blocks(count: int, seed: int = 1, shard: int = 0, app_hash: str = "placeholder") -> Iterator[Json]:
     """`count` blocks from height 1, as `/block` results."""
     state = Shard(shard, random.Random(f"comet {seed} {shard}"), node_addresses(seed))
-    last: Json = {"hash": "", "parts": {"total": 0, "hash": ""}}
-    for height in range(1, count + 1):
-        empty = state.rng.random() < 0.1 and height > 1
-        block = _block(shard, height, last, [] if empty else state.transactions(), state.rng)
+    drafts = ([] if state.rng.random() < 0.1 and height > 1 else state.transactions() for height in range(1, count + 1))
+    return linked(drafts, Machine(registry(seed), app_hash), shard, state.rng)
+
+
+def linked(
+    drafts: Iterable[list[bytes]], machine: Machine, shard: int, rng: random.Random, after: Json | None = None
+) -> Iterator[Json]:
+    """Transactions of blocks as `/block` results, with the app hashes that the machine comes to: from height 1 on, or after a
+    block that the machine has run."""
+    last: Json = after["block_id"] if after else {"hash": "", "parts": {"total": 0, "hash": ""}}
+    for height, transactions in enumerate(drafts, start=1 + (machine.height or 0)):
+        block = _block(shard, height, last, transactions, rng, machine.app_hash)
+        if machine.mode == "tree":
+            machine.run(height, transactions)
+        else:
+            machine.height = height
         last = block["block_id"]
         yield block
 
 
-def write(directory: Path, count: int, seed: int = 1, shard: int = 0) -> list[Path]:
+def write(directory: Path, count: int, seed: int = 1, shard: int = 0, app_hash: str = "placeholder") -> list[Path]:
     """The blocks as JSON lines, and the registry of nodes."""
-    lines = (json.dumps(block, separators=(",", ":")).encode() + b"\n" for block in blocks(count, seed, shard))
+    lines = (json.dumps(block, separators=(",", ":")).encode() + b"\n" for block in blocks(count, seed, shard, app_hash))
     nodes = (
         json.dumps({"address": "0x" + address.hex(), "permanent_index": index, "from_height": 1}).encode() + b"\n"
         for index, address in enumerate(node_addresses(seed), start=1)
@@ -151,7 +161,7 @@ def _upper(*parts: bytes) -> str:
     return hashlib.sha256(b"".join(parts)).hexdigest().upper()
 
 
-def _header(shard: int, height: int, last: Json, transactions: list[bytes], rng: random.Random) -> Json:
+def _header(shard: int, height: int, last: Json, transactions: list[bytes], rng: random.Random, app_hash: bytes) -> Json:
     time = START + timedelta(seconds=height, microseconds=rng.randrange(10**6))
     return {
         "version": {"block": "11"},
@@ -164,15 +174,15 @@ def _header(shard: int, height: int, last: Json, transactions: list[bytes], rng:
         "validators_hash": _upper(b"validators"),
         "next_validators_hash": _upper(b"validators"),
         "consensus_hash": _upper(b"consensus"),
-        "app_hash": _upper((height - 1).to_bytes(8, "big")) if height > 1 else "",
+        "app_hash": app_hash.hex().upper(),
         "last_results_hash": EMPTY,
         "evidence_hash": EMPTY,
         "proposer_address": _upper(b"proposer")[:40],
     }
 
 
-def _block(shard: int, height: int, last: Json, transactions: list[bytes], rng: random.Random) -> Json:
-    header = _header(shard, height, last, transactions, rng)
+def _block(shard: int, height: int, last: Json, transactions: list[bytes], rng: random.Random, app_hash: bytes) -> Json:
+    header = _header(shard, height, last, transactions, rng, app_hash)
     name = _upper(json.dumps(header).encode())
     return {
         "block_id": {"hash": name, "parts": {"total": 1, "hash": _upper(name.encode())}},

@@ -13,7 +13,7 @@ from pathlib import Path
 import sha3
 
 from chainlake.demo import write_pieces
-from chainlake.demo.comet import field_bytes, field_int
+from chainlake.sources.wire import field_bytes, field_int
 
 STREAMS = 4
 SNAPSHOT_EVERY = 5

@@ -47,10 +47,10 @@ def _logs(directory: Path, count: int) -> list[DemoChain]:
 
 def _shards(directory: Path, count: int) -> list[DemoChain]:
     chains = []
-    for shard in (0, 1):
+    for shard, app_hash in enumerate(("placeholder", "tree")):
         name = f"demo-shard-{shard}"
-        path, registry = comet.write(directory / name, count, shard=shard)
-        options = {"registry": str(registry), "app_hash": "placeholder"}
+        path, registry = comet.write(directory / name, count, shard=shard, app_hash=app_hash)
+        options = {"registry": str(registry), "app_hash": app_hash}
         chains.append(DemoChain(name, "comet", "shards", path, options, count))
     return chains
 

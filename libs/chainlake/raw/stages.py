@@ -1,8 +1,9 @@
 """The raw stages, one per domain: read the next blocks of a chain, link them, commit them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -22,14 +23,23 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 192 << 20
 TABLES = ("raw.blocks", "raw.transactions")
+TOGETHER = ("comet",)
+"""Kinds with so many chains that all are read by one job."""
 
 
 def raw_stages() -> tuple[Stage, ...]:
     """One source stage per kind of chain."""
-    return tuple(
-        Stage(f"raw.{domain}", kind, TABLES, max_blocks=50_000, runner=RawRun, verify=unlinked)
-        for kind, domain in DOMAIN_OF.items()
-    )
+    from chainlake.raw.many import ManyRawRun
+
+    stages = []
+    for kind, domain in DOMAIN_OF.items():
+        together: dict[str, Any] = {"runner": ManyRawRun, "lane_of": partial(_one_lane, domain)} if kind in TOGETHER else {}
+        stages.append(Stage(f"raw.{domain}", kind, TABLES, max_blocks=50_000, verify=unlinked, **{"runner": RawRun, **together}))
+    return tuple(stages)
+
+
+def _one_lane(lane: str, chain: str) -> str:
+    return lane
 
 
 class RawRun(LaneRun):
@@ -39,14 +49,19 @@ class RawRun(LaneRun):
         """Find out where reading goes on: after the block at the head."""
         register(self.lake.spark)
         (self.chain,) = self.summaries
+        self.begin_at(self._cursor_at_head())
+
+    def begin_at(self, cursor: Cursor | None) -> None:
+        """Read on after a block, or from the beginning."""
+        (self.chain,) = self.summaries
         info = self.lake.chain(self.chain)
         self.kind = info.kind
         self.window = rollback_window(info.kind, info.options)
         self.paths = format_of(info.kind).expand(info.source)
         self.live = is_url(self.paths[0])
         self._meet_network(info)
-        self.cursor = self._cursor_at_head()
-        self.ahead = left(self.kind, self.paths, self.cursor, self._reading_options())
+        self.cursor = cursor
+        self.ahead = left(self.kind, self.paths, self.cursor, self.reading_options())
         self.exhausted = False
 
     def has_more(self) -> bool:
@@ -59,7 +74,7 @@ class RawRun(LaneRun):
         if not self.has_more():
             return False
         timings = Timings()
-        options = self._reading_options()
+        options = self.reading_options()
         frame = read_blocks(self.lake.spark, self.kind, self.paths, self.cursor, self.max_blocks, MAX_BYTES, options).persist()
         try:
             with timings.phase("read"):
@@ -77,7 +92,7 @@ class RawRun(LaneRun):
 
     def expected(self) -> int | None:
         """Blocks of this run when the source is read to its end, judged by how much of it is left."""
-        rest = left(self.kind, self.paths, self.cursor, self._reading_options())
+        rest = left(self.kind, self.paths, self.cursor, self.reading_options())
         if not self.ahead or rest is None or rest >= self.ahead:
             return None
         return round(self.summaries[self.chain].blocks * self.ahead / (self.ahead - rest))
@@ -87,12 +102,9 @@ class RawRun(LaneRun):
             last = headers[-1]
             self.cursor = Cursor(last.source, last.position, last.height, last.hash)
         first = self.view.of(self.stage.name, self.chain).first_height()
-        for action in link(headers, self._place(), self._held(headers), self.window, self._lowest_fork()):
-            if isinstance(action, Advance) and self._place() is None and first not in (None, action.base):
-                reason = (
-                    f"{self.chain} starts with block {action.base + 1} here, but started after {first} before: choose a new name"
-                )
-                self.degrade(BrokenPromise(reason), [self.chain], timings)
+        for action in link(headers, self.place(), self.held(headers), self.window, self.lowest_fork()):
+            if isinstance(action, Advance) and self.place() is None and first not in (None, action.base):
+                self.degrade(BrokenPromise(other_start(self.chain, action, first)), [self.chain], timings)
                 break
             if isinstance(action, GoBack):
                 self.roll_back({self.chain: (action.height, action.why)})
@@ -110,20 +122,20 @@ class RawRun(LaneRun):
             self.lake.chains.add(met)
             self.options[self.chain] = met.options
 
-    def _reading_options(self) -> dict[str, str]:
+    def reading_options(self) -> dict[str, str]:
         """The options of the chain. Once it has begun, `from_block` says where."""
         first = self.view.of(self.stage.name, self.chain).first_height()
         begun = {} if first is None else {"from_block": str(first + 1)}
         return {**self.options[self.chain], **begun}
 
-    def _place(self) -> tuple[int, bytes] | None:
+    def place(self) -> tuple[int, bytes] | None:
         """The block to follow. A chain that was rolled back to before its first block starts anew."""
         head = self.head(self.chain)
         if head is None or head.height == self.view.of(self.stage.name, self.chain).first_height():
             return None
         return head.height, head.block_hash or b""
 
-    def _lowest_fork(self) -> int:
+    def lowest_fork(self) -> int:
         """Blocks up to here are final: the window counts from the highest head since the last operator's rollback."""
         top = -1
         for commit in self.view.of(self.stage.name, self.chain).commits:
@@ -134,10 +146,10 @@ class RawRun(LaneRun):
     def _advance(self, frame: DataFrame, action: Advance, timings: Timings) -> None:
         blocks = frame.filter(F.col("place").between(action.first, action.last))
         blocks = blocks.withColumn("_chain", F.lit(self.chain)).withColumnRenamed("height", "_height")
-        output = Output({"raw.blocks": blocks.drop("transactions"), "raw.transactions": _transactions(blocks)})
+        output = Output({"raw.blocks": blocks.drop("transactions"), "raw.transactions": transactions_of(blocks)})
         self.write({self.chain: (action.base, action.height)}, output, {self.chain: action.hash}, timings)
 
-    def _held(self, headers: list[Header]) -> Callable[[int], bytes | None]:
+    def held(self, headers: list[Header]) -> Callable[[int], bytes | None]:
         """Our hash at a height, read once and only if the batch reaches back."""
         head = self.head(self.chain)
         known: dict[int, bytes] = {}
@@ -171,9 +183,20 @@ def unlinked(lake: "Lake", chain: str) -> list[str]:
     ]
 
 
+def other_start(chain: str, action: Advance, first: int | None) -> str:
+    """A chain that was rolled back to before its first block must begin with the same one."""
+    return f"{chain} starts with block {action.base + 1} here, but started after {first} before: choose a new name"
+
+
+HEADER = ("place", "height", "hash", "parent_hash", "source", "position", "error", "unavailable")
+
+
 def _headers(frame: DataFrame) -> tuple[list[Header], str | None]:
-    """The blocks up to the first that its source failed to give, and why it did."""
-    rows = frame.select("place", "height", "hash", "parent_hash", "source", "position", "error", "unavailable").collect()
+    return headers_of(frame.select(*HEADER).collect())
+
+
+def headers_of(rows: Iterable[Any]) -> tuple[list[Header], str | None]:
+    """The blocks of a chain up to the first that its source failed to give, and why it did."""
     headers: list[Header] = []
     for r in sorted(rows, key=lambda row: int(row[0])):
         if r[7]:
@@ -193,7 +216,8 @@ def settled(headers: list[Header], cursor: Cursor | None, outage: str | None) ->
     return headers, outage
 
 
-def _transactions(blocks: DataFrame) -> DataFrame:
+def transactions_of(blocks: DataFrame) -> DataFrame:
+    """Rows of raw.transactions, from blocks that have their transactions inside."""
     return blocks.select(
         "_chain",
         "_height",

@@ -17,6 +17,8 @@ Row = Mapping[str, Any]
 
 COMMIT_FIELDS = {field.name for field in fields(Commit)}
 DEFAULT_CHAIN_ID = 1337
+SERVED_KINDS = ("comet",)
+"""Kinds of chains beside evm that are answered for over HTTP."""
 
 
 class LakeControl:
@@ -56,6 +58,14 @@ class LakeControl:
     def chains(self) -> dict[str, Row]:
         """The latest row of each chain."""
         return {row["chain"]: row for row in sorted(self.rows("chains"), key=lambda row: row["at"])}
+
+
+def without_logs(chains: Mapping[str, Row], given: str | None) -> str | None:
+    """The chain to serve without an index of logs: one of another kind that is named, or the first if there is no evm chain."""
+    others = sorted(name for name, row in chains.items() if row["kind"] in SERVED_KINDS)
+    if given is not None:
+        return given if given in others else None
+    return others[0] if others and not any(row["kind"] == "evm" for row in chains.values()) else None
 
 
 def choose_chain(chains: Mapping[str, Row], given: str | None) -> Row:

@@ -8,6 +8,7 @@ from chainlake.serve.eth import EthMethods
 from chainlake.serve.filters import FilterMethods, FilterTable
 from chainlake.serve.health import Monitor
 from chainlake.serve.metrics import Family, Values
+from chainlake.serve.no_logs import NoLogs
 from chainlake.serve.pages import PageMethods
 from chainlake.serve.pool import WorkPool
 from chainlake.serve.queries import Queries
@@ -19,6 +20,7 @@ from chainlake.serve.settings import Settings
 PAGE = """Chainlake {version}: the finalized logs of {chain} (chain id {chain_id}).
 
 POST /         JSON-RPC 2.0: {methods}
+GET  /streams  streams of metadata shards, and /stream/<hex>[/proof], /streams/node/<0xaddr>, /streams/count[/<0xaddr>]
 GET  /health   whether answers can be trusted and how fresh they are (503 if not)
 GET  /metrics  Prometheus
 
@@ -38,6 +40,7 @@ class Gateway:
         self.budget = Budget(settings.max_outgoing)
         self.router = Router()
         self.chain = chain
+        self.has_logs = not isinstance(engine, NoLogs)
         self._table = FilterTable(settings.max_filters, settings.filter_seconds)
         queries = Queries(engine, settings)
         groups = (EthMethods(queries), PageMethods(queries), FilterMethods(queries, self._table))

@@ -14,6 +14,7 @@ from typing import Any
 from chainlake.serve import operations
 from chainlake.serve.engine import ControlTables, LogEngine, Snapshot
 from chainlake.serve.metrics import Family, Values, counters, render
+from chainlake.serve.no_logs import NoLogs
 from chainlake.serve.router import Request, Response, json_response, text_response
 from chainlake.serve.rpc_metrics import RpcMetrics
 
@@ -75,7 +76,7 @@ class Monitor:
             states = operations.stage_states(self._control.ledger(), self._chain)
             stages = [{"stage": s.stage, "head": s.head, "seq": s.seq, "reason": stopped.get(s.stage)} for s in states]
             reasons = [f"{stage} {self._chain} is degraded: {reason}" for stage, reason in stopped.items()]
-            if snapshot is None:
+            if snapshot is None and not isinstance(self._engine, NoLogs):
                 reasons.append(f"no block of {self._chain} is indexed yet: run lake run logs")
         except Exception as error:
             reasons.append(f"the lake cannot be read: {type(error).__name__}: {str(error)[:200]}")

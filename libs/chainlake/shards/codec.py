@@ -62,14 +62,20 @@ def encode(transaction: Transaction) -> bytes:
 
 def encode_stream(stream: StreamMetadata) -> bytes:
     """The canonical bytes of StreamMetadata, which the state root commits to."""
+    last = (stream.stream_id, stream.last_miniblock_hash, stream.last_miniblock_num)
+    return stream_bytes(*last, stream.nodes, stream.replication_factor, stream.sealed)
+
+
+def stream_bytes(stream_id: bytes, last_hash: bytes, last_num: int, nodes: Iterable[bytes], factor: int, sealed: bool) -> bytes:
+    """The same from its fields: a root needs so many that making the message first would be felt."""
     return b"".join(
         (
-            _present(0x0A, stream.stream_id),
-            _present(0x12, stream.last_miniblock_hash),
-            _int64(0x18, stream.last_miniblock_num),
-            _repeated(0x22, stream.nodes),
-            _uint32(0x28, stream.replication_factor),
-            b"\x40\x01" if stream.sealed else b"",
+            _present(0x0A, stream_id),
+            _present(0x12, last_hash),
+            _int64(0x18, last_num),
+            *[b"\x22" + to_varint(len(node)) + node for node in nodes],
+            _uint32(0x28, factor),
+            b"\x40\x01" if sealed else b"",
         )
     )
 
@@ -223,11 +229,28 @@ def _stream(slots: Slots) -> StreamMetadata:
 
 
 def _add_miniblock(held: list[MiniblockUpdate] | None, data: bytes) -> list[MiniblockUpdate]:
+    held = [] if held is None else held
+    held.append(_usual_miniblock(data) or _any_miniblock(data))
+    return held
+
+
+def _usual_miniblock(data: bytes) -> MiniblockUpdate | None:
+    """A miniblock as everybody writes it: all fields in order, hashes of 32 bytes, a number below 2^14. Most are so; it takes a
+    third of the time."""
+    end = 70 if len(data) > 70 and data[69] < 0x80 else 71
+    if len(data) < end + 34 or data[0:2] + data[34:36] + data[68:69] + data[end : end + 2] != b"\x0a\x20\x12\x20\x18\x22\x20":
+        return None
+    tail = data[end + 34 :]
+    if tail not in (b"", b"\x28\x01") or data[end - 1] > 0x7F:
+        return None
+    number = data[69] if end == 70 else data[69] & 0x7F | data[70] << 7
+    return MiniblockUpdate(data[2:34], data[36:68], number, data[end + 2 : end + 34], bool(tail))
+
+
+def _any_miniblock(data: bytes) -> MiniblockUpdate:
     slots: Slots = [b"", b"", 0, b"", False]
     _merge(slots, _MINIBLOCK_UPDATE, data)
-    held = [] if held is None else held
-    held.append(MiniblockUpdate(*slots))
-    return held
+    return MiniblockUpdate(*slots)
 
 
 def _create(slots: Slots) -> CreateStreamTx:

@@ -44,9 +44,10 @@ class NodeRegistry:
 
     def address_of(self, index: int) -> bytes:
         """The address behind a permanent index."""
-        if index not in self._addresses:
+        address = self._addresses.get(index)
+        if address is None:
             raise BadInput(f"no node has permanent index {index}: use the registry with which the chain was ingested")
-        return self._addresses[index]
+        return address
 
     def _add(self, record: NodeRecord) -> None:
         held = self._by_address.get(record.address, record)

@@ -3,9 +3,12 @@
 import hashlib
 from dataclasses import dataclass
 
-from chainlake.shards.codec import encode_stream
+from chainlake.shards.codec import stream_bytes
 from chainlake.shards.registry import NodeRegistry
 from chainlake.shards.transactions import StreamMetadata
+
+TREE, PLACEHOLDER = "tree", "placeholder"
+"""What a chain has for app hash: the state root, or a hash that does not depend on the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +39,8 @@ def metadata_of(state: StreamState, registry: NodeRegistry) -> StreamMetadata:
 
 def value_of(state: StreamState, registry: NodeRegistry) -> bytes:
     """The value under the state root: canonical StreamMetadata. It holds node set, factor and seal, but no heights."""
-    return encode_stream(metadata_of(state, registry))
+    last = (state.stream_id, state.last_miniblock_hash, state.last_miniblock_num)
+    return stream_bytes(*last, map(registry.address_of, state.nodes), state.replication_factor, state.sealed)
 
 
 def placeholder_app_hash(height: int) -> bytes:

@@ -1,8 +1,8 @@
-"""CometBFT blocks: `/block` results, or whole JSON-RPC answers, as JSON lines, as one JSON array, or one after another.
+"""CometBFT blocks: from a node (see `comet_rpc`), or from files of `/block` results or whole JSON-RPC answers.
 
-Lines have their byte offset as position. In an array (or a `.json` file, which may be written over many lines) a
-position is the number of the block in the file, counted from 0. Such a file is read whole, so it is one split and has a
-size limit.
+A file has one a line, one JSON array of them, or one after another. Lines have their byte offset as position. In an array (or a
+`.json` file, which may be written over many lines) a position is the number of the block in the file, counted from 0. Such a file
+is read whole, so it is one split and has a size limit.
 """
 
 import base64
@@ -16,7 +16,8 @@ from typing import Any
 from chainlake.encoding import from_hex
 from chainlake.errors import BadInput
 from chainlake.sources import files
-from chainlake.sources.base import ZERO_HASH, BadBlock, Cursor, RawBlock, RawTransaction, Split
+from chainlake.sources.base import ZERO_HASH, BadBlock, Cursor, RawBlock, RawTransaction, Split, is_url
+from chainlake.sources.endpoint import check_url
 from chainlake.sources.json_text import compact, documents, parse, utf8
 
 MAX_DOCUMENT = 256 << 20
@@ -30,17 +31,28 @@ class CometFormat:
     suffixes = files.LINE_SUFFIXES
 
     def expand(self, path: str) -> list[str]:
-        """The files of `--from PATH`."""
+        """The files of `--from PATH`, or the URL itself."""
+        if is_url(path):
+            check_url(path)
+            return [path]
         return files.expand(path, self.suffixes)
 
     def plan(
         self, paths: list[str], cursor: Cursor | None, max_blocks: int, max_bytes: int, options: Mapping[str, str]
     ) -> list[Split]:
-        """Byte ranges of whole lines; one split for a file of documents."""
+        """Heights of a node, or byte ranges of whole lines; one split for a file of documents."""
+        if is_url(paths[0]):
+            from chainlake.sources import comet_rpc
+
+            return comet_rpc.plan(paths[0], cursor, max_blocks, max_bytes, options)
         return files.plan(paths, cursor, max_blocks, max_bytes, _bounds, _divisible)
 
     def read(self, split: Split, options: Mapping[str, str]) -> Iterator[RawBlock | BadBlock]:
-        """The blocks of a split, in the order of the file."""
+        """The blocks of a split, in order."""
+        if is_url(split.source):
+            from chainlake.sources import comet_rpc
+
+            return comet_rpc.read(split, options)
         try:
             whole = is_document(split.source)
         except files.UNREADABLE as error:

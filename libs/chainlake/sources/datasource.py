@@ -8,8 +8,8 @@ error of ours and not one of Spark; then the secrets of that process travel to t
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from itertools import accumulate, chain
 from typing import Any
 
@@ -44,23 +44,51 @@ ARROW = pa.schema(
 )
 BATCH_BYTES = 8 << 20
 BATCH_BLOCKS = 1000
-PLACE_BITS = 32
+PLACE_BITS, SPLIT_BITS = 32, 16
 
 
 class SplitPartition(InputPartition):
-    """A split and its place in the order of the batch."""
+    """A split of a feed, and its place in the order of the batch."""
 
-    def __init__(self, index: int, split: Split) -> None:
+    def __init__(self, index: int, split: Split, feed: int = 0) -> None:
         super().__init__(index)
         self.index = index
         self.split = split
+        self.feed = feed
 
 
-class BlockReader(DataSourceReader):
-    """Reads the next blocks after a cursor."""
+@dataclass(frozen=True)
+class Feed:
+    """What is to be read of one chain: files or a node, from where on, and about how much."""
 
-    def __init__(self, options: dict[str, str]) -> None:
-        self._format = format_of(options["kind"])
+    paths: list[str]
+    cursor: Cursor | None
+    max_blocks: int
+    max_bytes: int
+    options: dict[str, str]
+
+    def described(self, kind: str) -> dict[str, str]:
+        """As options of the data source. Asks a node at once: `Unavailable`."""
+        place = {**asdict(self.cursor), "hash": self.cursor.hash.hex()} if self.cursor else None
+        found = {
+            "paths": json.dumps(self.paths),
+            "cursor": json.dumps(place),
+            "max_blocks": str(self.max_blocks),
+            "max_bytes": str(self.max_bytes),
+            "chain_options": json.dumps(self.options),
+        }
+        if is_url(self.paths[0]):
+            splits = format_of(kind).plan(self.paths, self.cursor, self.max_blocks, self.max_bytes, self.options)
+            found["splits"] = json.dumps([_split_json(split) for split in splits])
+            found["secrets"] = json.dumps(environment(self.paths[0], self.options))
+        return found
+
+
+class FeedReader:
+    """Reads the next blocks of one feed."""
+
+    def __init__(self, kind: str, options: Mapping[str, str]) -> None:
+        self._format = format_of(kind)
         self._paths: list[str] = json.loads(options["paths"])
         cursor = json.loads(options["cursor"])
         self._cursor = Cursor(**{**cursor, "hash": bytes.fromhex(cursor["hash"])}) if cursor else None
@@ -69,11 +97,28 @@ class BlockReader(DataSourceReader):
         self._options: dict[str, str] = json.loads(options["chain_options"]) | json.loads(options.get("secrets", "{}"))
         self._splits = [Split(**split) for split in json.loads(options["splits"])] if "splits" in options else None
 
+    def splits(self) -> list[Split]:
+        if self._splits is not None:
+            return self._splits
+        return self._format.plan(self._paths, self._cursor, self._max_blocks, self._max_bytes, self._options)
+
+    def read(self, split: Split) -> Iterator[RawBlock | BadBlock]:
+        return self._format.read(split, self._options)
+
+
+class BlockReader(DataSourceReader):
+    """Reads the next blocks after a cursor, of one chain or of many (`feeds`)."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        feeds = json.loads(options["feeds"]) if "feeds" in options else [options]
+        self._feeds = [FeedReader(options["kind"], feed) for feed in feeds]
+
     def partitions(self) -> list[InputPartition]:
-        splits = self._splits
-        if splits is None:
-            splits = self._format.plan(self._paths, self._cursor, self._max_blocks, self._max_bytes, self._options)
-        return [SplitPartition(index, split) for index, split in enumerate(splits)]
+        return [
+            SplitPartition((number << SPLIT_BITS) + index, split, number)
+            for number, feed in enumerate(self._feeds)
+            for index, split in enumerate(feed.splits())
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if not isinstance(partition, SplitPartition):  # Spark reads nothing in particular when there are no splits
@@ -81,7 +126,7 @@ class BlockReader(DataSourceReader):
         place = partition.index << PLACE_BITS
         blocks: list[RawBlock | BadBlock] = []
         size = 0
-        for block in self._format.read(partition.split, self._options):
+        for block in self._feeds[partition.feed].read(partition.split):
             blocks.append(block)
             size += _size(block)
             if size > BATCH_BYTES or len(blocks) >= BATCH_BLOCKS:
@@ -115,21 +160,18 @@ def read_blocks(
     options: dict[str, str],
 ) -> DataFrame:
     """The next blocks of a chain as a DataFrame. Needs `register` once per session. Asks a node at once: `Unavailable`."""
-    place = {**asdict(cursor), "hash": cursor.hash.hex()} if cursor else None
-    reader = (
-        spark.read.format("chainlake")
-        .option("kind", kind)
-        .option("paths", json.dumps(paths))
-        .option("cursor", json.dumps(place))
-        .option("max_blocks", str(max_blocks))
-        .option("max_bytes", str(max_bytes))
-        .option("chain_options", json.dumps(options))
-    )
-    if is_url(paths[0]):
-        splits = format_of(kind).plan(paths, cursor, max_blocks, max_bytes, options)
-        reader = reader.option("splits", json.dumps([_split_json(split) for split in splits]))
-        reader = reader.option("secrets", json.dumps(environment(paths[0], options)))
-    return reader.load()
+    feed = Feed(paths, cursor, max_blocks, max_bytes, options).described(kind)
+    return spark.read.format("chainlake").options(kind=kind, **feed).load()
+
+
+def read_feeds(spark: SparkSession, kind: str, feeds: Sequence[Mapping[str, str]]) -> DataFrame:
+    """The next blocks of many chains, each feed as it was `described`, in one DataFrame; `feed_of` tells them apart."""
+    return spark.read.format("chainlake").options(kind=kind, feeds=json.dumps(feeds)).load()
+
+
+def feed_of(place: int) -> int:
+    """The feed that the block at a place is of."""
+    return place >> PLACE_BITS + SPLIT_BITS
 
 
 def register(spark: SparkSession) -> None:

@@ -15,9 +15,9 @@ from chainlake.errors import BadInput, LakeError, Unavailable
 from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split
 from chainlake.sources.endpoint import endpoint, shown
 from chainlake.sources.evm_line import number_of, parse_line
-from chainlake.sources.files import PARALLEL
 from chainlake.sources.http_post import Passing
 from chainlake.sources.json_text import compact
+from chainlake.sources.node_splits import read_heights, splits
 from chainlake.sources.rpc_client import Call, Limits, RpcClient, RpcFailure
 
 DEFAULTS = Limits()
@@ -158,13 +158,7 @@ def plan(url: str, cursor: Cursor | None, max_blocks: int, max_bytes: int, optio
     """The next heights up to the last final block, as splits that can be read side by side."""
     with Node(url, options) as node:
         head = node.head()
-        start = _start(node, cursor, head, options)
-        count = _fitting(node, start, min(max_blocks, head - start + 1), max_bytes)
-    if count <= 0:
-        return []
-    size = max(-(-count // PARALLEL), node.blocks_per_request)
-    ends = [*range(start + size, start + count, size), start + count]
-    return [Split(url, low, high, high - low, share=len(ends)) for low, high in zip([start, *ends[:-1]], ends, strict=True)]
+        return splits(url, node, _start(node, cursor, head, options), head, max_blocks, max_bytes)
 
 
 def read(split: Split, options: Mapping[str, str]) -> Iterator[RawBlock | BadBlock]:
@@ -172,10 +166,9 @@ def read(split: Split, options: Mapping[str, str]) -> Iterator[RawBlock | BadBlo
     position = split.start
     try:
         with Node(split.source, options, split.share) as node:
-            while position < split.end:
-                for block in node.blocks(range(position, min(position + node.blocks_per_request, split.end))):
-                    yield block
-                    position = block.height + 1
+            for block in read_heights(node, split.start, split.end):
+                yield block
+                position = block.height + 1
     except LakeError as error:
         yield BadBlock(shown(split.source), position, str(error), unavailable=True)
 
@@ -200,15 +193,6 @@ def _start(node: Node, cursor: Cursor | None, head: int, options: Mapping[str, s
     if cursor.height > head or node.hash_at(cursor.height) == cursor.hash:
         return cursor.height + 1
     return max(first_block(options, head), cursor.height - window(options))
-
-
-def _fitting(node: Node, start: int, count: int, max_bytes: int) -> int:
-    """How many blocks make a batch of about `max_bytes`, judged by a few of them."""
-    if count <= node.blocks_per_request:
-        return count
-    sample = node.blocks(sorted({start, start + count // 2, start + count - 1}))
-    size = sum(len(block.payload) + sum(len(one.payload) for one in block.transactions) for block in sample) // len(sample)
-    return max(1, min(count, max_bytes // max(1, size)))
 
 
 def _text(value: Any) -> bytes:

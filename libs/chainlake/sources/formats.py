@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from chainlake.errors import BadInput, LakeError
-from chainlake.sources import evm_rpc, files
+from chainlake.sources import comet_rpc, evm_rpc, files
 from chainlake.sources.base import BlockFormat, Cursor, is_url
 from chainlake.sources.cardano import CardanoFormat
 from chainlake.sources.comet import CometFormat
@@ -30,6 +30,22 @@ FORMATS: dict[str, FileFormat] = {
     "river": RiverFormat(),
 }
 
+
+class NodeSource(Protocol):
+    """What the modules that ask nodes have in common."""
+
+    def network(self, url: str, options: Mapping[str, str]) -> str:
+        """The chain id that a node tells."""
+        ...
+
+    def left(self, url: str, cursor: Cursor | None, options: Mapping[str, str]) -> int:
+        """How many blocks a node has after the cursor."""
+        ...
+
+
+NODES: dict[str, NodeSource] = {"evm": evm_rpc, "comet": comet_rpc}
+"""Kinds of chains that are also read from nodes."""
+
 DOMAIN_OF = {"evm": "logs", "comet": "shards", "cardano": "cage", "raft": "replica", "river": "sync"}
 
 OPTIONS: dict[str, dict[str, str]] = {
@@ -51,6 +67,14 @@ OPTIONS: dict[str, dict[str, str]] = {
         "app_hash": "what headers carry: tree (the state root) or placeholder (SHA-256 of the height)",
         "results": "file of /block_results to compare with",
         "mask": "shard mask over the stream's xxhash64 (default 1023)",
+        "from_block": "node: first block to read (default: the first that it has)",
+        "header_env": "node: environment variable that holds the Authorization header",
+        "chain_id": "node: the chain id that it must have; remembered from the first contact",
+        "batch": "node: calls in one request (default 20)",
+        "rate": "node: calls a second, all readers together (default: no limit)",
+        "timeout": "node: seconds to wait for an answer (default 30)",
+        "retries": "node: how often a request is tried again (default 6)",
+        "max_response": "node: bytes of an answer at most (default 134217728)",
     },
     "cardano": {
         "cage_policy": "policy id of the cage script, hex",
@@ -79,6 +103,8 @@ _CHOICES = {
 }
 _NUMBERS = ("window", "mask", "network_start", "page_size", "rate", "max_gap_commit", "timeout", "chain_id", "retries")
 _COUNTS = ("batch", "max_response")
+_NAMED = ("comet",)
+"""Kinds whose chain id is a name."""
 _SHAPES = {
     "finality": ("finalized|safe|latest:[0-9]{1,9}", "finalized, safe or latest:N"),
     "from_block": ("[0-9]{1,18}|finalized-[0-9]{1,18}", "a block number or finalized-N"),
@@ -101,6 +127,10 @@ def check_options(kind: str, options: Mapping[str, str]) -> None:
             raise BadInput(f"{kind} chains have no option {name!r}: they know {', '.join(OPTIONS[kind])}")
         if name in _CHOICES and value not in _CHOICES[name]:
             raise BadInput(f"option {name} is {value!r}: choose {' or '.join(_CHOICES[name])}")
+        if name == "chain_id" and kind in _NAMED:
+            continue
+        if kind == "comet" and name == "from_block" and not re.fullmatch("[0-9]{1,18}", value):
+            raise BadInput(f"option from_block is {value!r}: a block number is expected")
         if name in _NUMBERS and not (value.isascii() and value.isdigit() and len(value) <= 18):
             raise BadInput(f"option {name} is {value!r}: a whole number is expected")
         if name in _COUNTS and not re.fullmatch("[1-9][0-9]{0,17}", value):
@@ -119,7 +149,7 @@ def rollback_window(kind: str, options: Mapping[str, str]) -> int:
 
 def network_of(kind: str, paths: list[str], options: Mapping[str, str]) -> str | None:
     """The chain id that a node tells; None for files. `Unavailable` if it cannot be reached, `BadInput` if it is another one."""
-    return evm_rpc.network(paths[0], options) if kind == "evm" and is_url(paths[0]) else None
+    return NODES[kind].network(paths[0], options) if kind in NODES and is_url(paths[0]) else None
 
 
 def left(kind: str, paths: list[str], cursor: Cursor | None, options: Mapping[str, str]) -> int | None:
@@ -127,7 +157,7 @@ def left(kind: str, paths: list[str], cursor: Cursor | None, options: Mapping[st
     takes longer than a look."""
     try:
         if is_url(paths[0]):
-            return evm_rpc.left(paths[0], cursor, options)
+            return NODES[kind].left(paths[0], cursor, options)
         if kind == "river":
             rest = files.remaining(paths, cursor)
             return sum(held is None or number > held for path, held in rest for number in passes(path))

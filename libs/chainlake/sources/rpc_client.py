@@ -47,7 +47,8 @@ class RpcFailure:
         """The node does not know the method, does not offer it, or has another one by that name."""
         message = self.message.lower()
         named = "method" in message and any(word in message for word in UNSUPPORTED_WORDS)
-        return named or self.code in UNSUPPORTED_CODES or "not support" in message or "unsupported" in message
+        refused = any(words in message for words in ("not support", "unsupported", "not persisting"))
+        return named or self.code in UNSUPPORTED_CODES or refused
 
     @property
     def is_passing(self) -> bool:
@@ -200,6 +201,8 @@ class RpcClient:
                 raise Passing("answered something that is not JSON-RPC")
             return entry["result"]
         code, message = (error.get("code"), error.get("message")) if isinstance(error, dict) else (None, error)
+        if message == "Internal error" and isinstance(error.get("data"), str):  # where CometBFT says what it is
+            message = error["data"]
         return RpcFailure(code if type(code) is int else 0, self._endpoint.without_secrets(str(message)))
 
 

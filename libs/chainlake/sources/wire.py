@@ -45,6 +45,16 @@ def to_varint(value: int) -> bytes:
     return bytes(out)
 
 
+def field_bytes(number: int, value: bytes) -> bytes:
+    """A protobuf field of bytes, text or of a message, empty or not."""
+    return to_varint(number << 3 | LENGTH) + to_varint(len(value)) + value
+
+
+def field_int(number: int, value: int) -> bytes:
+    """A protobuf field of a number or bool; proto3 leaves out 0."""
+    return to_varint(number << 3 | VARINT) + to_varint(value & 0xFFFF_FFFF_FFFF_FFFF) if value else b""
+
+
 def fields(data: bytes) -> Iterator[Field]:
     """The fields of a message, in order."""
     position = 0

@@ -1,0 +1,130 @@
+"""A snapshot taken into a lake: a chain that begins with the snapshot's block, and the state that it had there.
+
+Raw gets the block itself, so that the next one can be linked to it. Silver gets the streams, their tree and the root as that
+block left them. From there on the stages go on as with any chain: the next header must carry the snapshot's app hash.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from chainlake.errors import BadInput, CheckFailed
+from chainlake.lake.runner import LaneRun, Timings
+from chainlake.lake.stage import Output
+from chainlake.raw.stages import transactions_of
+from chainlake.shards import differences
+from chainlake.shards.machine import Shard
+from chainlake.shards.nodes import NODES_DDL, SNAPSHOT
+from chainlake.shards.parts import OUTPUT as FOLDED
+from chainlake.shards.parts import to_batch
+from chainlake.shards.snapshot import Header
+from chainlake.sources.base import RawBlock
+from chainlake.sources.comet import parse_block
+from chainlake.sources.datasource import record_batch
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+RESULTS_DDL = "tx_index int, code int, log string, message string"
+EVENTS_DDL = "tx_index int, event_index int, type string, attributes array<struct<key: string, value: string>>"
+ROOTS_DDL = "app_hash binary, state_root binary, stream_count bigint, tree_depth int"
+
+
+def import_snapshot(
+    lake: "Lake", chain: str, source: str, options: Mapping[str, str], header: Header, shard: Shard, root: bytes | None = None
+) -> None:
+    """Make a chain of a checked snapshot; its next blocks come from `source`. Interrupted, it may be run again."""
+    if root is not None and root != header.state_root:
+        raise CheckFailed(f"the snapshot has root 0x{header.state_root.hex()}, expected is 0x{root.hex()}: do not use it")
+    if header.block is None:
+        raise BadInput("the snapshot has no block, so nothing could follow it: make it with lake snapshot export")
+    block = parse_block(header.block, "snapshot", 0)
+    if block.height != header.height:
+        raise CheckFailed(f"the snapshot is of height {header.height}, its block of {block.height}: do not use it")
+    _refuse_known(lake, chain, header)
+    made = lake.add_chain(chain, "comet", source, options)
+    mode = {"app_hash": header.mode, SNAPSHOT: str(header.height)}
+    lake.chains.add(replace(made, options={**made.options, **mode}))
+    _commit(lake, "raw.shards", chain, block, _raw(lake, chain, block))
+    lake.run_stage("bronze.shards", chains=chain)
+    _commit(lake, "silver.shards", chain, block, _silver(lake, chain, header, shard), {"state": header.state_root})
+    lake.run_stage("gold.shards", chains=chain)
+
+
+def _refuse_known(lake: "Lake", chain: str, header: Header) -> None:
+    """A chain that has blocks stays what it is, unless they are an import of this snapshot that was interrupted."""
+    for stage in ("raw.shards", "silver.shards"):
+        head = lake.ledger.read([stage]).of(stage, chain).head()
+        begun = chain in lake.chains.all() and lake.chain(chain).options.get(SNAPSHOT) == str(header.height)
+        if head is not None and not (begun and head.height == header.height):
+            raise BadInput(f"{chain} has blocks up to {head.height} already: import under another name")
+
+
+def _commit(
+    lake: "Lake",
+    name: str,
+    chain: str,
+    block: RawBlock,
+    tables: Mapping[str, DataFrame],
+    roots: Mapping[str, bytes] | None = None,
+) -> None:
+    """One commit of one block, unless it is there."""
+    stage = lake.stages.get(name)
+    with lake.lease(name, stage.lane_of(chain)) as lease:
+        run = LaneRun(lake, stage, [chain], lease, 1, 1)
+        run.refresh()
+        if run.head(chain) is None:
+            output = Output(tables, {chain: roots} if roots else {})
+            run.write({chain: (block.height - 1, block.height)}, output, {chain: block.hash}, Timings())
+    lake.runs.close()
+
+
+def _raw(lake: "Lake", chain: str, block: RawBlock) -> dict[str, DataFrame]:
+    rows = lake.spark.createDataFrame(pa.Table.from_batches([record_batch(0, [block])]))
+    blocks = rows.withColumn("_chain", F.lit(chain)).withColumnRenamed("height", "_height")
+    return {"raw.blocks": blocks.drop("transactions"), "raw.transactions": transactions_of(blocks)}
+
+
+def _silver(lake: "Lake", chain: str, header: Header, shard: Shard) -> dict[str, DataFrame]:
+    def placed(frame: DataFrame) -> DataFrame:
+        return frame.withColumns({"_chain": F.lit(chain), "_height": F.lit(header.height).cast("bigint")})
+
+    def rows(found: list[Any], ddl: str) -> DataFrame:
+        return placed(lake.spark.createDataFrame(found, ddl))
+
+    results = header.results
+    events = [
+        (one["tx_index"], index, event["type"], [tuple(pair) for pair in event["attributes"]])
+        for one in results
+        for index, event in enumerate(one["events"])
+    ]
+    depth = max([2, *map(len, shard.rows)])
+    nodes = [(chain, header.height, one.permanent_index, one.address, one.from_height) for one in shard.registry.records]
+    return {
+        "silver.streams": placed(_columns(lake, _streams(shard))),
+        "silver.shard_tree": placed(_columns(lake, _tree(shard))),
+        "silver.shard_roots": rows([(header.app_hash, header.state_root, header.stream_count, depth)], ROOTS_DDL),
+        "silver.shard_nodes": lake.spark.createDataFrame(nodes, NODES_DDL),
+        "silver.shard_tx_results": rows([(r["tx_index"], r["code"], r["log"], r["message"]) for r in results], RESULTS_DDL),
+        "silver.shard_events": rows(events, EVENTS_DDL),
+        "silver.shard_differences": lake.spark.createDataFrame([], differences.DDL),
+    }
+
+
+def _columns(lake: "Lake", columns: dict[str, list[Any]]) -> DataFrame:
+    count = len(next(iter(columns.values())))
+    return lake.spark.createDataFrame(pa.Table.from_batches([to_batch(FOLDED, columns, count)]))
+
+
+def _streams(shard: Shard) -> dict[str, list[Any]]:
+    ordered = [shard.streams[key] for key in sorted(shard.streams)]
+    return {name: [getattr(one, name) for one in ordered] for name in ordered[0].__slots__} if ordered else {"stream_id": []}
+
+
+def _tree(shard: Shard) -> dict[str, list[Any]]:
+    nodes = sorted(shard.rows.values(), key=lambda node: (node.prefix[:-1], node.prefix))
+    return {name: [getattr(node, name) for node in nodes] for name in ("prefix", "leaves", "hash", "key")}

@@ -1,0 +1,170 @@
+"""The middle step of the shards: operations of a batch of blocks folded by stream, results in order, the root of every block."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from chainlake.errors import BrokenPromise
+from chainlake.lake.stage import Batch, Output
+from chainlake.merkle.smt_fold import PART_DIGITS
+from chainlake.merkle.smt_nodes import DIGITS, WAYS
+from chainlake.shards import decode, differences, parts, roots
+from chainlake.shards.codes import Code
+from chainlake.shards.nodes import NODES_DDL, registries_of
+from chainlake.shards.registry import NodeRegistry
+from chainlake.shards.state import TREE
+
+SILVER = (
+    *("silver.streams", "silver.shard_tx_results", "silver.shard_events", "silver.shard_roots", "silver.shard_tree"),
+    *("silver.shard_nodes", "silver.shard_differences"),
+)
+TREE_ROW = ("_chain", "_height", "prefix", "leaves", "hash", "key")
+FEW_OPERATIONS = 2_000
+
+
+def silver(batch: Batch) -> Output:
+    """Fold the operations of all streams, then the roots of all blocks."""
+    known = registries_of(batch)
+    before = _before(batch)
+    txs = batch.read("bronze.shard_txs")
+    operations = batch.keep(_operations(txs))
+    count, touched = operations.agg(F.count(F.lit(1)), F.count_distinct("_chain", "path")).collect()[0]
+    tree = batch.keep(_stored_tree(batch, operations, touched, before))
+    tasks = int(batch.spark.conf.get("spark.sql.shuffle.partitions") or 1) if count > FEW_OPERATIONS else 1
+    folded = batch.keep(_fold_parts(batch, operations, tree, known.registries, tasks))
+    made = batch.keep(_fold_roots(batch, folded, tree, before, tasks))
+    last = _checked_roots(made)
+    results, events, root_rows = _results(txs, folded), _events(folded), _of(made, roots.ROOT_KIND)
+    nodes = _of(folded, parts.NODE_KIND).select(*TREE_ROW).unionByName(_of(made, roots.NODE_KIND).select(*TREE_ROW))
+    return Output(
+        {
+            "silver.streams": _of(folded, parts.IMAGE_KIND).sortWithinPartitions("_chain", "stream_id", "_height"),
+            "silver.shard_tx_results": results,
+            "silver.shard_events": events,
+            "silver.shard_roots": root_rows,
+            "silver.shard_tree": _by_parent(nodes.withColumn("_deleted", F.col("leaves") == 0)),
+            "silver.shard_nodes": batch.spark.createDataFrame(known.rows, NODES_DDL),
+            "silver.shard_differences": _differences(batch, results, events, root_rows, tasks),
+        },
+        last,
+    )
+
+
+def _before(batch: Batch) -> dict[str, roots.Before]:
+    """Each chain as the block before the batch left it."""
+    last = {chain: (low - 1, low) for chain, (low, _) in batch.ranges.items()}
+    columns = ("_chain", "app_hash", "state_root", "stream_count", "tree_depth")
+    found = {chain: roots.Before(batch.options[chain].get("app_hash", TREE)) for chain in batch.ranges}
+    rows = batch.snapshot.between("silver.shard_roots", last).select(*columns).collect()
+    for chain, app_hash, state_root, count, depth in rows:
+        found[chain] = roots.Before(found[chain].mode, bytes(app_hash), bytes(state_root), count, depth)
+    return found
+
+
+def _operations(txs: DataFrame) -> DataFrame:
+    """One row per operation, with the path of its stream in the tree."""
+    exploded = txs.select("_chain", "_height", "tx_index", "op", F.posexplode("operations").alias("item", "o"))
+    flat = exploded.select("_chain", "_height", "tx_index", "item", "op", "o.*").withColumnRenamed("nodes", "addresses")
+    return flat.withColumn("path", F.sha2("stream_id", 256))
+
+
+def _stored_tree(batch: Batch, operations: DataFrame, touched: int, before: Mapping[str, roots.Before]) -> DataFrame:
+    """The tree rows that the touched paths need: those one digit below each of their prefixes. Where these would be as many as
+    the tree has, the whole tree."""
+    depth = max(one.tree_depth for one in before.values())
+    if touched * depth * WAYS > sum(one.stream_count for one in before.values()):
+        return batch.state("silver.shard_tree")
+    prefixes = F.expr(f"transform(sequence(0, {depth - 1}), d -> substring(path, 1, d))")
+    parents = operations.select("_chain", F.explode(prefixes).alias("parent")).distinct()
+    digits = F.explode(F.array(*map(F.lit, DIGITS))).alias("digit")
+    below = parents.select("_chain", "parent", digits).select("_chain", F.concat("parent", "digit").alias("prefix"))
+    top = operations.select("_chain", F.lit("").alias("prefix"))
+    return batch.state("silver.shard_tree", below.unionByName(top))
+
+
+def _fold_parts(
+    batch: Batch, operations: DataFrame, tree: DataFrame, registries: Mapping[str, NodeRegistry], tasks: int
+) -> DataFrame:
+    states = batch.state("silver.streams", operations.select("_chain", "stream_id"))
+    rows = _union(
+        parts.INPUT,
+        (parts.NODE, tree.filter(F.length("prefix") >= PART_DIGITS).withColumn("part", _part("prefix"))),
+        (parts.STATE, states.withColumn("part", _part(F.sha2("stream_id", 256)))),
+        (parts.OPERATION, operations.withColumn("part", _part("path"))),
+    )
+    ordered = rows.repartition(tasks, "_chain", "part").sortWithinPartitions(*parts.SORTED_BY)
+    return ordered.mapInArrow(partial(parts.fold_parts, registries=registries), parts.DDL)
+
+
+def _fold_roots(batch: Batch, folded: DataFrame, tree: DataFrame, before: Mapping[str, roots.Before], tasks: int) -> DataFrame:
+    rows = _union(
+        roots.INPUT,
+        (roots.STORED, tree.filter(F.length("prefix") <= PART_DIGITS)),
+        (roots.TOP, _of(folded, parts.NODE_KIND).filter(F.length("prefix") == PART_DIGITS)),
+        (roots.BLOCK, batch.read("bronze.shard_blocks").select("_chain", "_height", "app_hash")),
+    )
+    ordered = rows.repartition(tasks, "_chain").sortWithinPartitions(*roots.SORTED_BY)
+    return ordered.mapInArrow(partial(roots.fold_roots, before=before), roots.DDL)
+
+
+def _checked_roots(made: DataFrame) -> dict[str, dict[str, bytes]]:
+    """The root of each chain after the batch. A header that contradicts a root is a broken promise: either we are wrong or the
+    chain is not what it says."""
+    first = F.min_by("problem", F.when(F.col("problem").isNotNull(), F.col("_height")))
+    height = F.min(F.when(F.col("problem").isNotNull(), F.col("_height")))
+    root = F.max_by("state_root", F.when(F.col("state_root").isNotNull(), F.col("_height")))
+    rows = made.groupBy("_chain").agg(root, first, height).orderBy("_chain").collect()
+    broken = [row for row in rows if row[2] is not None]
+    if broken:
+        more = f" (and {len(broken) - 1} more chains)" if len(broken) > 1 else ""
+        error = BrokenPromise(broken[0][2] + more, height=broken[0][3] - 1 if len(broken) == 1 else None)
+        error.chains = [row[0] for row in broken]  # type: ignore[attr-defined]
+        raise error
+    return {chain: {"state": bytes(state_root)} for chain, state_root, _, _ in rows}
+
+
+def _results(txs: DataFrame, folded: DataFrame) -> DataFrame:
+    """A result for each transaction: what the checks said, else that of its one operation, else OK for a batch."""
+    place = ("_chain", "_height", "tx_index", "code", "message")
+    decided = txs.filter((F.col("code") != int(Code.OK)) | (F.col("op") == decode.MINIBLOCKS)).select(*place)
+    single = _of(folded, parts.RESULT_KIND).filter(F.col("type").isNull()).select(*place)
+    names = F.create_map(*[F.lit(value) for code in Code for value in (int(code), code.name)])
+    return decided.unionByName(single).withColumn("log", F.element_at(names, F.col("code")))
+
+
+def _events(folded: DataFrame) -> DataFrame:
+    """Every miniblock of a batch has exactly one event, so its place in the batch is that of the event."""
+    return _of(folded, parts.RESULT_KIND).filter(F.col("type").isNotNull()).withColumn("event_index", F.col("item"))
+
+
+def _differences(batch: Batch, results: DataFrame, events: DataFrame, root_rows: DataFrame, tasks: int) -> DataFrame:
+    reported = batch.read("bronze.shard_blocks").filter("results IS NOT NULL").select("_chain", "_height", "results")
+    if reported.isEmpty():
+        return batch.spark.createDataFrame([], differences.DDL)
+    blocks = reported.join(root_rows.select("_chain", "_height", "app_hash"), ["_chain", "_height"])
+    rows = _union(differences.INPUT, (differences.BLOCK, blocks), (differences.RESULT, results), (differences.EVENT, events))
+    ordered = rows.repartition(tasks, "_chain", "_height").sortWithinPartitions(*differences.SORTED_BY)
+    return ordered.mapInArrow(differences.find_differences, differences.DDL)
+
+
+def _by_parent(nodes: DataFrame) -> DataFrame:
+    """Sixteen siblings beside each other, near those one digit up and down: what a proof reads is in few places."""
+    return nodes.sortWithinPartitions("_chain", F.expr("substring(prefix, 1, length(prefix) - 1)"), "prefix", "_height")
+
+
+def _union(columns: Sequence[str], *frames: tuple[int, DataFrame]) -> DataFrame:
+    """Rows of several kinds in one frame: what a kind does not have is NULL."""
+    first, *others = [frame.withColumn("kind", F.lit(kind)) for kind, frame in frames]
+    for other in others:
+        first = first.unionByName(other, allowMissingColumns=True)
+    return first.select(*columns)
+
+
+def _part(path: str | Column) -> Column:
+    return F.substring(path, 1, PART_DIGITS)
+
+
+def _of(frame: DataFrame, kind: str) -> DataFrame:
+    return frame.filter(F.col("kind") == kind)

@@ -1,0 +1,234 @@
+"""A shard at one height as one file that can be checked: a header in JSON, then chunks of streams.
+
+    chainlake shard snapshot\\n
+    {"format": 1, "chain_id": …, "height": …, "state_root": …, "registry": […], "chunks": [{"size": …, "sha256": …}], …}\\n
+    chunk chunk chunk …
+
+A chunk is a run of streams by id: each is its canonical bytes with their length before them, then the heights of its creation and
+last change. Whoever reads a snapshot checks every chunk against the header, and the root over all streams against the header's;
+what the root must be, a light client or a block of the chain tells.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+import orjson
+
+from chainlake.encoding import from_hex, short, to_hex
+from chainlake.errors import BadInput, CheckFailed
+from chainlake.shards.codec import decode_stream, encode_stream
+from chainlake.shards.machine import Shard
+from chainlake.shards.registry import MAX_HEIGHT, NodeRecord, NodeRegistry, parse_record
+from chainlake.shards.state import PLACEHOLDER, TREE, StreamState, metadata_of
+from chainlake.sources.wire import to_varint, varint
+
+MAGIC = b"chainlake shard snapshot\n"
+FORMAT = 1
+CHUNK_BYTES = 1 << 20
+MAX_HEADER = 256 << 20
+MOST_CHUNKS = 1 << 20
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Size and hash of a chunk."""
+
+    size: int
+    sha256: bytes
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a snapshot says of itself. `block` is the block at its height as received, and `results` what came of its
+    transactions; a snapshot that a validator offers has neither."""
+
+    chain_id: str
+    height: int
+    mode: str
+    state_root: bytes
+    app_hash: bytes
+    stream_count: int
+    registry: tuple[NodeRecord, ...]
+    chunks: tuple[Chunk, ...]
+    block: dict[str, Any] | None = None
+    results: list[dict[str, Any]] = field(default_factory=list)
+
+    def to_bytes(self) -> bytes:
+        """The header line, without its end."""
+        return orjson.dumps(
+            {
+                "format": FORMAT,
+                "chain_id": self.chain_id,
+                "height": self.height,
+                "app_hash_mode": self.mode,
+                "state_root": to_hex(self.state_root),
+                "app_hash": to_hex(self.app_hash),
+                "stream_count": self.stream_count,
+                "registry": [
+                    {"address": to_hex(one.address), "permanent_index": one.permanent_index, "from_height": one.from_height}
+                    for one in self.registry
+                ],
+                "chunks": [{"size": one.size, "sha256": to_hex(one.sha256)} for one in self.chunks],
+                "block": self.block,
+                "results": self.results,
+            }
+        )
+
+    @property
+    def hash(self) -> bytes:
+        """What tells one snapshot from another."""
+        return hashlib.sha256(self.to_bytes()).digest()
+
+
+def parse_header(data: bytes) -> Header:
+    """The header of a line; `BadInput` says what is wrong with it."""
+    try:
+        value = orjson.loads(data)
+        if value["format"] != FORMAT:
+            raise BadInput(f"the snapshot has format {str(value['format'])[:20]}: this version reads format {FORMAT}")
+        chunks = tuple(Chunk(_whole(one["size"], 16 << 20), _hash(one["sha256"])) for one in value["chunks"])
+        header = Header(
+            chain_id=_text(value["chain_id"]),
+            height=_whole(value["height"], MAX_HEIGHT),
+            mode=_text(value["app_hash_mode"]),
+            state_root=_hash(value["state_root"]),
+            app_hash=_hash(value["app_hash"]),
+            stream_count=_whole(value["stream_count"], MAX_HEIGHT),
+            registry=tuple(map(parse_record, value["registry"])),
+            chunks=chunks,
+            block=value["block"],
+            results=list(value["results"]),
+        )
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise BadInput(f"the header of the snapshot cannot be read ({type(error).__name__}): the file is damaged") from None
+    if header.mode not in (TREE, PLACEHOLDER) or len(chunks) > MOST_CHUNKS or header.to_bytes() != data:
+        raise BadInput("the header of the snapshot is not as it is written: the file is damaged")
+    return header
+
+
+def chunks_of(streams: Iterable[StreamState], registry: NodeRegistry, size: int = CHUNK_BYTES) -> Iterator[bytes]:
+    """The streams of a shard, by id, in chunks of about a size."""
+    pieces: list[bytes] = []
+    held = 0
+    for one in sorted(streams, key=lambda state: state.stream_id):
+        value = encode_stream(metadata_of(one, registry))
+        pieces.append(to_varint(len(value)) + value + to_varint(one.created_height) + to_varint(one.updated_height))
+        held += len(pieces[-1])
+        if held >= size:
+            yield b"".join(pieces)
+            pieces, held = [], 0
+    if pieces:
+        yield b"".join(pieces)
+
+
+def read_chunk(chunk: bytes, registry: NodeRegistry) -> Iterator[StreamState]:
+    """The streams of a chunk."""
+    position = 0
+    indexes = {one.address: one.permanent_index for one in registry.records}
+    while position < len(chunk):
+        size, position = varint(chunk, position)
+        value = decode_stream(chunk[position : position + size])
+        position += size
+        created, position = varint(chunk, position)
+        updated, position = varint(chunk, position)
+        nodes = tuple(indexes.get(node, 0) for node in value.nodes)
+        if 0 in nodes:
+            raise CheckFailed(f"stream {short(value.stream_id)} of the snapshot is on a node that its registry does not have")
+        last = (value.stream_id, value.last_miniblock_hash, value.last_miniblock_num)
+        yield StreamState(*last, nodes, value.replication_factor, value.sealed, created, updated)
+
+
+def make(shard: Shard, chain_id: str, block: dict[str, Any] | None, results: list[dict[str, Any]]) -> tuple[Header, list[bytes]]:
+    """The snapshot of a shard as it is."""
+    if shard.height is None:
+        raise BadInput("a shard without blocks has nothing to take a snapshot of")
+    chunks = list(chunks_of(shard.streams.values(), shard.registry))
+    header = Header(
+        chain_id=chain_id,
+        height=shard.height,
+        mode=shard.mode,
+        state_root=shard.state_root,
+        app_hash=shard.app_hash,
+        stream_count=len(shard.streams),
+        registry=tuple(shard.registry.records),
+        chunks=tuple(Chunk(len(one), hashlib.sha256(one).digest()) for one in chunks),
+        block=block,
+        results=results,
+    )
+    return header, chunks
+
+
+def write(out: BinaryIO, header: Header, chunks: Iterable[bytes]) -> None:
+    """The file."""
+    out.write(MAGIC + header.to_bytes() + b"\n")
+    for chunk in chunks:
+        out.write(chunk)
+
+
+def read(source: BinaryIO) -> tuple[Header, Shard]:
+    """The shard that a file holds, checked: `BadInput` for what is no snapshot, `CheckFailed` for one that contradicts itself."""
+    if source.readline(len(MAGIC) + 1) != MAGIC:
+        raise BadInput("the file is no snapshot of a shard: make one with lake snapshot export")
+    line = source.readline(MAX_HEADER)
+    if not line.endswith(b"\n"):
+        raise BadInput("the snapshot ends in the middle of its header: the file is truncated")
+    header = parse_header(line[:-1])
+    chunks = [source.read(one.size) for one in header.chunks]
+    if source.read(1):
+        raise CheckFailed("the snapshot goes on after its last chunk: the file was tampered with")
+    return header, restore(header, chunks)
+
+
+def restore(header: Header, chunks: Sequence[bytes]) -> Shard:
+    """The shard of checked chunks; its root must be the header's."""
+    registry = NodeRegistry(header.registry)
+    streams: dict[bytes, StreamState] = {}
+    for number, (wanted, chunk) in enumerate(zip(header.chunks, chunks, strict=True)):
+        check_chunk(header, number, chunk)
+        assert len(chunk) == wanted.size
+        for one in read_chunk(chunk, registry):
+            if one.created_height > one.updated_height or one.updated_height > header.height:
+                raise CheckFailed(f"stream {short(one.stream_id)} of the snapshot was changed after block {header.height}")
+            streams[one.stream_id] = one
+    shard = Shard(registry, header.mode, header.height, streams.values())
+    found = (shard.state_root, shard.app_hash, len(shard.streams))
+    if found != (header.state_root, header.app_hash, header.stream_count):
+        raise CheckFailed(
+            f"the {len(streams)} streams of the snapshot have root {short(shard.state_root)}, its header says "
+            f"{short(header.state_root)} over {header.stream_count}: do not use it"
+        )
+    return shard
+
+
+def check_chunk(header: Header, number: int, chunk: bytes) -> None:
+    """`CheckFailed` if a chunk is not the one that the header names."""
+    wanted = header.chunks[number]
+    if len(chunk) != wanted.size:
+        raise CheckFailed(
+            f"chunk {number} of the snapshot has {len(chunk)} bytes, its header says {wanted.size}: it is truncated"
+        )
+    if hashlib.sha256(chunk).digest() != wanted.sha256:
+        raise CheckFailed(
+            f"chunk {number} of the snapshot has another hash than its header says: it was damaged or tampered with"
+        )
+
+
+def _whole(value: Any, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(value)
+    return value
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(value)
+    return value
+
+
+def _hash(value: Any) -> bytes:
+    found = from_hex(_text(value))
+    if len(found) != 32:
+        raise ValueError(value)
+    return found

@@ -1,0 +1,200 @@
+"""The ABCI application over its socket: framing, order, the block's life, queries, and a snapshot carried from one to another."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from chainlake.abci.application import Application
+from chainlake.abci.messages import Method
+from chainlake.abci.server import AbciServer, read_message
+from chainlake.merkle.ics23 import CommitmentProof
+from chainlake.merkle.smt import verify
+from chainlake.shards.machine import Shard
+from chainlake.sources.wire import field_bytes, field_int, fields, message, messages, number, to_varint
+from tests.unit.shards_making import REGISTRY, advanced, conflicting_blocks, created, space
+
+
+class Client:
+    """One of CometBFT's connections."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def send(self, method: int, body: bytes = b"") -> None:
+        data = field_bytes(method, body)
+        self.writer.write(to_varint(len(data)) + data)
+
+    async def receive(self) -> tuple[int, bytes]:
+        data = await asyncio.wait_for(read_message(self.reader), 10)
+        assert data is not None
+        (one,) = fields(data)
+        return one.number, one.data
+
+    async def call(self, method: Method, body: bytes = b"") -> bytes:
+        """A question, a Flush, and both answers."""
+        self.send(method, body)
+        self.send(Method.FLUSH)
+        found, flushed = await self.receive(), await self.receive()
+        assert (found[0], flushed[0]) == (method + 1, Method.FLUSH + 1)
+        return found[1]
+
+
+def talk(application: Application, conversation: Callable[[list[Client], AbciServer], Awaitable[None]]) -> None:
+    """A conversation over four connections."""
+
+    async def run() -> None:
+        server = AbciServer(application)
+        host, port = await server.start("127.0.0.1", 0)
+        clients = [Client(*await asyncio.open_connection(host, port)) for _ in range(4)]
+        try:
+            await conversation(clients, server)
+        finally:
+            for client in clients:
+                client.writer.close()
+            await server.stop()
+
+    asyncio.run(run())
+
+
+def finalize(height: int, sent: list[bytes]) -> bytes:
+    return b"".join(field_bytes(1, tx) for tx in sent) + field_bytes(2, b"") + field_bytes(4, b"h" * 32) + field_int(5, height)
+
+
+def test_a_block_from_check_to_commit_is_that_of_the_shard() -> None:
+    chain = conflicting_blocks(8, 6)
+    twin, application = Shard(REGISTRY), Application(Shard(REGISTRY))
+
+    async def conversation(clients: list[Client], server: AbciServer) -> None:
+        consensus, mempool, query, _ = clients
+        assert message(await consensus.call(Method.ECHO, field_bytes(1, b"hello")), 1) == b"hello"
+        info = await query.call(Method.INFO)
+        assert (number(info, 4), message(info, 5)) == (0, b"")
+        await consensus.call(Method.INIT_CHAIN, field_bytes(2, b"metadata-shard-0000000000000000"))
+        for height, sent in enumerate(chain, start=1):
+            done = twin.run(height, sent)
+            answer = await consensus.call(Method.FINALIZE_BLOCK, finalize(height, sent))
+            assert message(answer, 5) == done.app_hash
+            results = messages(answer, 2)
+            assert [number(one, 1) for one in results] == [int(one.code) for one in done.block.results]
+            assert [message(one, 3).decode() for one in results] == [one.log for one in done.block.results]
+            events = [[message(event, 1).decode() for event in messages(one, 7)] for one in results]
+            assert events == [[event.type for event in one.events] for one in done.block.results]
+            assert number(await query.call(Method.INFO), 4) == height - 1, "nothing counts before Commit"
+            await consensus.call(Method.COMMIT)
+            info = await query.call(Method.INFO)
+            assert (number(info, 4), message(info, 5)) == (height, done.app_hash)
+        refused = await mempool.call(Method.CHECK_TX, field_bytes(1, b"\xff"))
+        assert (number(refused, 1), message(refused, 3)) == (3, b"unable to decode metadata tx")
+        assert number(await mempool.call(Method.CHECK_TX, field_bytes(1, created("x"))), 1) == 0
+
+    talk(application, conversation)
+
+
+def test_proposals_keep_what_is_valid_and_fits_in_order() -> None:
+    good, other = created("a"), advanced("b", 1)
+    sent = b"".join(field_bytes(2, tx) for tx in (good, b"\xff", other))
+
+    async def conversation(clients: list[Client], server: AbciServer) -> None:
+        consensus = clients[0]
+        assert messages(await consensus.call(Method.PREPARE_PROPOSAL, field_int(1, 10_000) + sent), 1) == [good, other]
+        assert messages(await consensus.call(Method.PREPARE_PROPOSAL, field_int(1, len(good)) + sent), 1) == [good]
+        assert number(await consensus.call(Method.PROCESS_PROPOSAL, field_bytes(1, good)), 1) == 1
+        assert number(await consensus.call(Method.PROCESS_PROPOSAL, field_bytes(1, b"\xff")), 1) == 2
+
+    talk(Application(Shard(REGISTRY)), conversation)
+
+
+def test_answers_come_in_order_and_wait_for_the_flush() -> None:
+    async def conversation(clients: list[Client], server: AbciServer) -> None:
+        one = clients[1]
+        for count in range(50):
+            one.send(Method.CHECK_TX, field_bytes(1, b"\xff" if count % 2 else created(str(count))))
+        one.send(Method.FLUSH)
+        found = [await one.receive() for _ in range(51)]
+        assert [number(body, 1) for _, body in found[:50]] == [0, 3] * 25 and found[50][0] == Method.FLUSH + 1
+
+    talk(Application(Shard(REGISTRY)), conversation)
+
+
+@pytest.mark.parametrize("bad", [finalize(7, []), None])
+def test_what_cannot_be_answered_ends_the_conversation_with_an_exception(bad: bytes | None) -> None:
+    shard = Shard(REGISTRY)
+    shard.run(1, [created("a")])
+
+    async def conversation(clients: list[Client], server: AbciServer) -> None:
+        if bad is None:
+            clients[0].send(99, b"")
+        else:
+            clients[0].send(Method.FINALIZE_BLOCK, bad)
+        kind, body = await clients[0].receive()
+        assert kind == 1 and (b"height mismatch" in body or b"no method" in body)
+        assert server.ended.is_set()
+
+    talk(Application(shard), conversation)
+
+
+def test_garbage_on_one_connection_leaves_the_others_alone() -> None:
+    async def conversation(clients: list[Client], server: AbciServer) -> None:
+        clients[0].writer.write(b"\xff" * 20)
+        assert await clients[0].reader.read() == b""
+        assert number(await clients[1].call(Method.INFO), 4) == 0
+
+    talk(Application(Shard(REGISTRY)), conversation)
+
+
+def test_queries_by_path_and_data_with_proofs() -> None:
+    shard = Shard(REGISTRY)
+    shard.run(1, [created("a"), created("b")])
+    application = Application(shard)
+
+    def ask(path: str, **more: Any) -> bytes:
+        body = field_bytes(2, path.encode()) + field_bytes(1, more.get("data", b""))
+        return application.answer(Method.QUERY, body + field_int(3, more.get("height", 0)) + field_int(4, more.get("prove", 0)))
+
+    found = ask("/stream", data=space("a"), prove=1)
+    assert json.loads(message(found, 7))["replicationFactor"] == 1 and number(found, 9) == 1
+    op = message(message(found, 8), 1)
+    proof = CommitmentProof.from_bytes(message(op, 3))
+    assert proof.exist is not None and verify(shard.state_root, space("a"), proof.exist.value, proof)
+    assert json.loads(message(ask("/streams?limit=1&offset=1"), 7))["offset"] == 1
+    for path, more, code, text in [
+        ("/streams?offset=-1", {}, 3, b"offset must be >= 0"),
+        (f"/stream/{space('c').hex()}", {}, 5, b"stream not found"),
+        ("/else", {}, 3, b"unsupported query path"),
+        ("/streams", {"height": 7}, 3, b"only the last block"),
+    ]:
+        refused = ask(path, **more)
+        assert number(refused, 1) == code and text in message(refused, 3) and message(refused, 10) == b"towns"
+
+
+def test_a_snapshot_carries_a_shard_to_an_empty_validator() -> None:
+    chain = conflicting_blocks(2, 8, transactions=15)
+    giver, taker = Application(Shard(REGISTRY), snapshot_every=2), Application(Shard(REGISTRY))
+    for height, sent in enumerate(chain[:6], start=1):
+        giver.answer(Method.FINALIZE_BLOCK, finalize(height, sent))
+        giver.answer(Method.COMMIT, b"")
+    listed = messages(giver.answer(Method.LIST_SNAPSHOTS, b""), 1)
+    assert [number(one, 1) for one in listed] == [4, 6]
+    snapshot, app_hash = listed[-1], giver.shard.app_hash
+
+    def offer(one: bytes, trusted: bytes) -> int:
+        return number(taker.answer(Method.OFFER_SNAPSHOT, field_bytes(1, one) + field_bytes(2, trusted)), 1)
+
+    def apply(index: int, chunk: bytes) -> int:
+        return number(taker.answer(Method.APPLY_SNAPSHOT_CHUNK, field_int(1, index) + field_bytes(2, chunk)), 1)
+
+    assert apply(0, b"x") == 2, "nothing was offered"
+    assert offer(snapshot, b"\x01" * 32) == 3, "a light client found another app hash"
+    assert offer(field_int(1, 6) + field_int(2, 9), app_hash) == 4
+    assert offer(snapshot, app_hash) == 1
+    load = field_int(1, 6) + field_int(2, 1)
+    chunk = message(giver.answer(Method.LOAD_SNAPSHOT_CHUNK, load), 1)
+    assert message(giver.answer(Method.LOAD_SNAPSHOT_CHUNK, field_int(1, 99) + field_int(2, 1)), 1) == b""
+    assert apply(0, chunk[:-1]) == 3 and apply(0, chunk[:-1] + b"\x7f") == 3
+    assert apply(0, chunk) == 1
+    assert (taker.shard.height, taker.shard.app_hash) == (6, app_hash)
+    for height, sent in enumerate(chain[6:], start=7):
+        assert taker.shard.run(height, sent) == giver.shard.run(height, sent)

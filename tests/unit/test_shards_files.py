@@ -1,0 +1,67 @@
+"""Files beside the blocks (results, registries), and bad input on the command line."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from chainlake.cli.main import main
+from chainlake.errors import BadInput, BrokenPromise
+from chainlake.shards.nodes import check_past, holds_from
+from chainlake.shards.registry import NodeRecord
+from chainlake.shards.results_file import read_results
+
+RESULTS = [{"height": str(height), "txs_results": None, "app_hash": ""} for height in range(1, 6)]
+
+
+@pytest.mark.parametrize("form", ["array.json", "lines.jsonl", "lines.jsonl.gz", "answers.jsonl"])
+def test_results_are_read_in_every_form_and_only_the_blocks_asked_for(tmp_path: Path, form: str) -> None:
+    lines = [json.dumps({"jsonrpc": "2.0", "id": 1, "result": one} if "answers" in form else one) for one in RESULTS]
+    text = json.dumps(RESULTS) if form == "array.json" else "\n".join(lines) + "\n\n"
+    path = tmp_path / form
+    path.write_bytes(gzip.compress(text.encode()) if form.endswith(".gz") else text.encode())
+    found = read_results(str(path), 2, 4)
+    assert list(found) == [3, 4]
+    assert json.loads(found[3]).get("result", json.loads(found[3]))["height"] == "3"
+
+
+@pytest.mark.parametrize("text", ["{", '[{"height": 5}]', '{"height": "x"}\n', "[1]"])
+def test_results_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "results.jsonl"
+    path.write_text(text)
+    with pytest.raises(BadInput, match="check the option results"):
+        read_results(str(path), 0, 10)
+    with pytest.raises(BadInput, match="check the option results"):
+        read_results(str(tmp_path / "missing.jsonl"), 0, 10)
+
+
+def test_a_registry_may_grow_but_not_change_what_was_processed() -> None:
+    first, second, late = (NodeRecord(bytes([n]) * 20, n, height) for n, height in ((1, 1), (2, 4), (3, 9)))
+    assert [holds_from(one, 5) for one in (first, second, late)] == [6, 6, 9]
+    check_past("c", "f", [first, second], [second, first])
+    for given, what in (([first], "was in the registry f"), ([first, second, late], "was not in the registry f")):
+        with pytest.raises(BrokenPromise, match=what) as broken:
+            check_past("c", "f", [first, second], given)
+        assert broken.value.chains == ["c"]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["abci", "--chain", "c"],
+        ["abci", "--chain", "c", "--registry", "/nowhere"],
+        ["abci", "--chain", "c", "--registry", "/nowhere", "--listen", "nonsense"],
+        ["abci", "--chain", "c", "--registry", "/nowhere", "--snapshot-every", "-1"],
+        ["snapshot", "export", "c", "/tmp/nowhere/file"],
+        ["snapshot", "import", "/nowhere", "--chain", "c", "--from", "http://127.0.0.1:1"],
+        ["snapshot", "import", "/nowhere", "--chain", "c", "--from", "/nowhere"],
+        ["snapshot", "import", "/nowhere", "--chain", "c", "--from", "http://127.0.0.1:1", "--root", "xyz"],
+        ["snapshot", "import", "/nowhere", "--chain", "c", "--from", "http://127.0.0.1:1", "--option", "registrar=x"],
+        ["prove", "shards", "c", "ab" * 32],
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*arguments, "--home", str(tmp_path / "home")]) == 2
+    said = capsys.readouterr()
+    assert said.err.count("\n") == 1 and said.err.startswith("lake: ") and said.out == ""

@@ -1,0 +1,77 @@
+"""Parts and roots, folded as Spark folds them, equal the shard run in order; contradictions are named."""
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainlake.shards.machine import Finalized, Shard
+from tests.unit.shards_lake import ShardTables
+from tests.unit.shards_making import REGISTRY, conflicting_blocks
+
+
+def run_in_order(chain: list[list[bytes]]) -> tuple[Shard, list[Finalized]]:
+    shard = Shard(REGISTRY)
+    return shard, [shard.run(height, sent) for height, sent in enumerate(chain, start=1)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**6), st.integers(1, 8), st.randoms(use_true_random=False))
+def test_parts_and_roots_equal_the_shard_run_in_order(seed: int, size: int, rng: random.Random) -> None:
+    chain = conflicting_blocks(seed, 8)
+    shard, finalized = run_in_order(chain)
+    lake = ShardTables()
+    claims = [None, *(one.app_hash for one in finalized)]
+    for start in range(0, len(chain), size):
+        lake.advance({start + 1 + n: (sent, claims[start + n]) for n, sent in enumerate(chain[start : start + size])}, rng)
+    assert [(row["_height"], row["app_hash"]) for row in lake.roots] == [(one.block.height, one.app_hash) for one in finalized]
+    assert lake.problems == []
+    assert lake.roots[-1]["stream_count"] == len(shard.streams)
+    assert lake.roots[-1]["tree_depth"] == max([2, *(len(prefix) for prefix in lake.tree)])
+    ours = {(row["_height"], row["stream_id"]): (row["last_miniblock_num"], tuple(row["nodes"])) for row in lake.images}
+    assert ours == {
+        (one.block.height, key): (state.last_miniblock_num, state.nodes)
+        for one in finalized
+        for key, state in one.block.changed.items()
+    }
+    events = {(row["_height"], row["tx_index"], row["item"]): row for row in lake.results if row["type"]}
+    expected = {
+        (result.height, result.tx_index, index): event
+        for one in finalized
+        for result in one.block.results
+        for index, event in enumerate(result.events)
+    }
+    assert {place: (row["type"], tuple(a["key"] for a in row["attributes"])) for place, row in events.items()} == {
+        place: (event.type, tuple(key for key, _ in event.attributes)) for place, event in expected.items()
+    }
+    codes = {(row["_height"], row["tx_index"]): row["code"] for row in lake.results if not row["type"]}
+    single = {(r.height, r.tx_index): int(r.code) for one in finalized for r in one.block.results if not r.events}
+    assert codes == {place: code for place, code in single.items() if place in codes}
+
+
+def test_a_header_that_contradicts_the_root_is_named_with_its_remedy() -> None:
+    chain = conflicting_blocks(1, 4)
+    _, finalized = run_in_order(chain)
+    claims = [None, finalized[0].app_hash, b"\x01" * 32, finalized[2].app_hash]
+    lake = ShardTables()
+    lake.advance({n: (chain[n - 1], claims[n - 1]) for n in range(1, 5)}, random.Random(1))
+    (problem,) = lake.problems
+    assert "header of block 3" in problem and "block 2 left" in problem
+    lake = ShardTables()
+    placeholder = Shard(REGISTRY, "placeholder", 1).app_hash
+    lake.advance({1: (chain[0], b"whatever came before"), 2: (chain[1], placeholder)}, random.Random(1))
+    assert "app_hash=placeholder" in lake.problems[0]
+
+
+def test_a_finalized_block_counts_when_it_is_committed_and_may_be_replaced_before() -> None:
+    chain = conflicting_blocks(3, 3)
+    shard, finalized = run_in_order(chain)
+    other = Shard(REGISTRY)
+    other.run(1, chain[0])
+    assert other.finalize(2, chain[2]).app_hash != finalized[1].app_hash
+    assert other.height == 1 and other.app_hash == finalized[0].app_hash
+    assert other.finalize(2, chain[1]) == other.finalize(2, chain[1]) == finalized[1]
+    other.commit()
+    assert other.run(3, chain[2]) == finalized[2]
+    again = Shard(REGISTRY, "tree", 3, other.streams.values())
+    assert again.app_hash == shard.app_hash == other.app_hash
