@@ -14,48 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from chainlake.demo import write_pieces
+from chainlake.replica.groups import META, SHARED, group_of
 
 WINDOW = 10
-META = "meta"
-SHARED = "data:shared:00"
 USERS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "user123", "user_456")
 COLUMNS = ("id", "name", "amount")
-_MASK = (1 << 64) - 1
 
 Json = dict[str, Any]
-
-
-def _rotate(value: int, bits: int) -> int:
-    return (value << bits | value >> (64 - bits)) & _MASK
-
-
-def _siphash_1_3(data: bytes) -> int:
-    """SipHash with one compression and three finalisation rounds, both keys 0."""
-    v = [0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573]
-
-    def rounds(count: int) -> None:
-        for _ in range(count):
-            v[0], v[2] = (v[0] + v[1]) & _MASK, (v[2] + v[3]) & _MASK
-            v[1], v[3] = _rotate(v[1], 13) ^ v[0], _rotate(v[3], 16) ^ v[2]
-            v[0] = _rotate(v[0], 32)
-            v[2], v[0] = (v[2] + v[1]) & _MASK, (v[0] + v[3]) & _MASK
-            v[1], v[3] = _rotate(v[1], 17) ^ v[2], _rotate(v[3], 21) ^ v[0]
-            v[2] = _rotate(v[2], 32)
-
-    padded = data + bytes(7 - len(data) % 8) + bytes([len(data) & 0xFF])
-    for at in range(0, len(padded), 8):
-        word = int.from_bytes(padded[at : at + 8], "little")
-        v[3] ^= word
-        rounds(1)
-        v[0] ^= word
-    v[2] ^= 0xFF
-    rounds(3)
-    return v[0] ^ v[1] ^ v[2] ^ v[3]
-
-
-def group_of(user_id: str) -> str:
-    """The data group that holds a user's rows."""
-    return f"data:user:{_siphash_1_3(user_id.encode() + bytes([0xFF])) % 32:02d}"
 
 
 @dataclass
