@@ -13,7 +13,7 @@ from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META, OLD_META, is_meta
 from chainlake.replica.replica import Replica
 from chainlake.replica.row_fold import Drop
-from chainlake.replica.sequence import FRESH, sequence
+from chainlake.replica.sequence import FRESH, INPUT, sequence
 from chainlake.replica.timeline import Progress, Timeline
 
 Row = dict[str, Any]
@@ -91,9 +91,8 @@ class Tables:
             for at, delivery in enumerate(deliveries)
             for place, entry in enumerate(delivery)
         ]
-        names = ("_height", "tx_index", "group_name", "log_index", "log_term", "type", "required_meta_index", "table_id")
         rows.sort(key=lambda row: (row["group_name"], row["_height"], row["tx_index"]))
-        found = sequence(pieces(rows, typed(*names, "user_id", "command")), before)
+        found = sequence(pieces(rows, INPUT), before)
         fresh = [row for batch in found for row in batch.to_pylist() if row["status"] == FRESH]
         return [{**row, "received_height": row["_height"]} for row in fresh]
 
@@ -115,7 +114,9 @@ class Tables:
         pending = self.state("pending", ["group_name", "log_index"])
         pending.sort(key=lambda row: (row["group_name"], row["log_index"]))
         satisfied = [row for row in pending if row["watermark"] <= timeline.end]
+        drained = {row["group_name"] for row in satisfied}
         waiting = {row["group_name"]: row for row in reversed(pending) if row["watermark"] > timeline.end}
+        waiting = {group: row for group, row in waiting.items() if group in drained}
         rows = [
             *({**row, "tag": shard_fold.ENTRY} for row in (*satisfied, *entries)),
             *({**row, "tag": shard_fold.WAITING} for row in waiting.values()),

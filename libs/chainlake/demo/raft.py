@@ -1,8 +1,8 @@
-"""The logs of a replicated database as two replicas receive them: the same entries, in a different order.
+"""The logs of a replicated database as three replicas receive them: the same entries, in a different order.
 
 The leader's history is made in windows: each window's entries reach every replica within the same ten deliveries, but
 the order among groups is the replica's own. Replica a mostly hears of Meta first, replica b mostly last, so b has to
-wait.
+wait. Replica c is cut off from Meta in every third window, and hears in the next one, after its data, what it missed.
 """
 
 import json
@@ -51,10 +51,17 @@ def blocks(count: int, seed: int = 1, replica: str = "a", entries_per_delivery: 
     """`count` deliveries to a replica, as lines of the raft format."""
     leader = Leader(random.Random(f"raft {seed}"))
     rng = random.Random(f"raft {seed} {replica}")
+    missed: list[Json] = []
     for first in range(1, count + 1, WINDOW):
         size = min(WINDOW, count + 1 - first)
         history = list(_history(leader, size * entries_per_delivery, opening=first == 1))
-        order = _interleave(rng, history, meta_last=replica != "a")
+        is_cut_off = replica == "c" and first // WINDOW % 3 == 1
+        order = _interleave(rng, [entry for entry in history if not (is_cut_off and entry["group"] == META)], replica != "a")
+        if is_cut_off:
+            missed = [entry for entry in history if entry["group"] == META]
+        elif missed:
+            order = [*(entry for entry in order if entry["group"] != META), *missed, *(e for e in order if e["group"] == META)]
+            missed = []
         for step in range(size):
             entries = order[step * len(order) // size : (step + 1) * len(order) // size]
             yield {"delivery": first + step, "entries": entries}

@@ -7,6 +7,16 @@ from typing import Any
 import pyarrow as pa
 
 MOST_ROWS = 20_000
+_SPARK = {pa.int64(): "long", pa.int32(): "int", pa.int8(): "byte", pa.string(): "string", pa.bool_(): "boolean"}
+
+
+def spark_ddl(schema: pa.Schema) -> str:
+    """The schema as Spark writes it."""
+    return ", ".join(f"{field.name} {_spark_type(field.type)}" for field in schema)
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    return f"array<{_SPARK[kind.value_type]}>" if pa.types.is_list(kind) else _SPARK[kind]
 
 
 class Sheets:

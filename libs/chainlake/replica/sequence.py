@@ -10,6 +10,15 @@ import pyarrow as pa
 from chainlake.replica.timeline import Progress
 
 FRESH, AGAIN, GAP = 0, 1, 2
+INPUT = pa.schema(
+    [
+        *[("_height", pa.int64()), ("tx_index", pa.int32()), ("group_name", pa.string()), ("log_index", pa.int64())],
+        *[("log_term", pa.int64()), ("type", pa.string()), ("required_meta_index", pa.int64()), ("table_id", pa.string())],
+        *[("user_id", pa.string()), ("command", pa.string())],
+    ]
+)
+ADDED = pa.schema([("watermark", pa.int64()), ("expected", pa.int64()), ("status", pa.int8())])
+SCHEMA = pa.unify_schemas([INPUT, ADDED])
 
 Longs = npt.NDArray[np.int64]
 
@@ -30,9 +39,8 @@ def sequence(batches: Iterable[pa.RecordBatch], before: Mapping[str, Progress]) 
             watermarks[part] = np.maximum(np.maximum.accumulate(required[part]), watermark)
             reached[group] = (int(ends[-1]), int(watermarks[part][-1]))
         status = np.where(indexes == expected, FRESH, np.where(indexes < expected, AGAIN, GAP)).astype(np.int8)
-        added = {"watermark": pa.array(watermarks), "expected": pa.array(expected), "status": pa.array(status)}
-        columns = {**{name: batch.column(name) for name in batch.schema.names}, **added}
-        yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+        held = [batch.column(name) for name in INPUT.names]
+        yield pa.RecordBatch.from_arrays([*held, pa.array(watermarks), pa.array(expected), pa.array(status)], schema=SCHEMA)
 
 
 def _runs(groups: pa.Array) -> Iterator[tuple[str, slice]]:

@@ -65,6 +65,13 @@ def fold_shards(
     yield from sheets.rest()
 
 
+def first_waiting(before: Progress, timeline: Timeline) -> Placed | None:
+    """The first entry that waited before the batch, if it waits on after it."""
+    if before.waits_for is None or before.waiting_since is None or before.waits_for <= timeline.end:
+        return None
+    return Placed(before.executed_index + 1, 0, before.waits_for, before.waiting_since, None)
+
+
 class ShardFold:
     """One shard while a batch is folded."""
 
@@ -75,7 +82,7 @@ class ShardFold:
         self.low = low
         self.sheets = sheets
         self.history = MetaHistory()
-        self.waiting: Placed | None = None
+        self.waiting = first_waiting(before, timeline)
         self.placed: list[Placed] = []
 
     def version(self, kind: str, name: str, definition: str | None, created_index: int, meta_index: int) -> None:
