@@ -109,10 +109,12 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     """The gateway over the lake of a home."""
     from chainlake.logs.query import LogIndex
     from chainlake.logs.settings import Settings as IndexSettings
+    from chainlake.replica.query import ReplicaReader
     from chainlake.serve.control import LakeControl, chain_id_of, choose_chain
     from chainlake.serve.embedded import EmbeddedLake
     from chainlake.serve.gateway import Gateway
     from chainlake.serve.log_engine import IndexEngine
+    from chainlake.serve.replica import ReplicaRoutes
 
     prefix = os.environ.get("LAKE_PREFIX", "")
     control = LakeControl(EmbeddedLake(home, prefix))
@@ -120,7 +122,9 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     reading = IndexSettings(max_or_terms=numbers["max-or-terms"], too_broad=given.too_broad)
     index = LogIndex(home, chain["chain"], prefix=prefix, settings=reading)
     settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)
-    return Gateway(chain["chain"], IndexEngine(index), control, settings)
+    gateway = Gateway(chain["chain"], IndexEngine(index), control, settings)
+    ReplicaRoutes(ReplicaReader(home, prefix)).add_to(gateway.router)
+    return gateway
 
 
 def _settings(given: argparse.Namespace, numbers: dict[str, int], chain_id: int) -> "Settings":

@@ -112,10 +112,15 @@ def unknown(name: Any) -> BadInput:
     return BadInput(f"{name!r:.60} is not a kind of command: a newer version may know it")
 
 
-def check_place(group: Any, command: Command) -> None:
-    """Refuses a command in a log that it does not belong to."""
+def check_group(group: Any) -> None:
+    """Refuses a group that there is not."""
     if not isinstance(group, str) or group not in KNOWN:
         raise BadInput(f"{group!r:.60} is not a group: there are meta, data:user:00 to data:user:31, and data:shared:00")
+
+
+def check_place(group: Any, command: Command) -> None:
+    """Refuses a command in a log that it does not belong to."""
+    check_group(group)
     log = COMMANDS[command["type"]].log
     if log == ANY:
         return

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chainlake.errors import BadInput
-from chainlake.replica.commands import ANY, COMMANDS, DATA, Command, read_command
+from chainlake.replica.commands import ANY, COMMANDS, DATA, Command, check_group, read_command
 from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META, SHARED, group_of
 
@@ -42,6 +42,7 @@ def route(command: Command, unified: bool = True, group: str | None = None) -> s
     if log == ANY:
         if group is None:
             raise BadInput(f"{command['type']} may stand in any log: say in which group")
+        check_group(group)
         return group
     of_data = group_of(command["user_id"]) if "user_id" in command else SHARED
     wanted = of_data if log == DATA else META if unified else log
