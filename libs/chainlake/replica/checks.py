@@ -12,6 +12,8 @@ from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.sequence import AGAIN, FRESH, GAP
 from chainlake.replica.timeline import Progress
 
+NO_WAY_BACK = "the three Meta logs are retired, there is no way back"
+
 
 class Fault(NamedTuple):
     """Where a promise is broken, and how."""
@@ -25,6 +27,8 @@ class Found(NamedTuple):
     """What a batch holds, as far as the next steps depend on it."""
 
     gap: Fault | None
+    retired: Fault | None
+    """The first entry of one of the three old Meta logs."""
     again: tuple[int, int] | None
     """The lowest and highest index of an entry that came again."""
     has_meta: bool
@@ -34,21 +38,24 @@ class Found(NamedTuple):
 
 def look(entries: DataFrame) -> Found:
     """One look at the sequenced entries of a batch."""
-    is_meta = (F.col("group_name") == META) | F.col("group_name").isin(*OLD_META)
+    of_old = F.col("group_name").isin(*OLD_META)
+    is_meta = (F.col("group_name") == META) | of_old
     again, index = F.col("status") == AGAIN, F.col("log_index")
+    place = F.struct("_height", "tx_index", "group_name", "log_index", "expected")
     row = entries.agg(
-        F.min(F.when(F.col("status") == GAP, F.struct("_height", "tx_index", "group_name", "log_index", "expected"))),
+        F.min(F.when(F.col("status") == GAP, place)),
+        F.min(F.when((F.col("status") == FRESH) & of_old, place)),
         F.min(F.when(again, index)),
         F.max(F.when(again, index)),
         F.coalesce(F.bool_or(is_meta), F.lit(False)),
         F.coalesce(F.bool_or(F.col("type") == "Snapshot"), F.lit(False)),
         F.coalesce(F.bool_or(F.col("type") == "DeleteNamespace"), F.lit(False)),
     ).collect()[0]
-    gap = None
-    if row[0] is not None:
-        height, tx_index, group, log_index, expected = row[0]
-        gap = Fault(height, tx_index, f"{group} {log_index} came where {expected} is expected: entries are missing")
-    return Found(gap, None if row[1] is None else (row[1], row[2]), *row[3:])
+    gap = row[0] and Fault(
+        row[0][0], row[0][1], f"{row[0][2]} {row[0][3]} came where {row[0][4]} is expected: entries are missing"
+    )
+    retired = row[1] and Fault(row[1][0], row[1][1], f"{row[1][2]} {row[1][3]}: {NO_WAY_BACK}")
+    return Found(gap, retired, None if row[2] is None else (row[2], row[3]), *row[4:])
 
 
 def changed_again(entries: DataFrame, earlier: DataFrame, span: tuple[int, int]) -> Fault | None:
@@ -72,11 +79,9 @@ def changed_again(entries: DataFrame, earlier: DataFrame, span: tuple[int, int])
     return Fault(height, tx_index, f"{group} {log_index} came again {how}: the logs have diverged")
 
 
-def wrong_meta_log(entries: DataFrame, before: Mapping[str, Progress], unified: bool) -> Fault | None:
-    """The first entry of a Meta log that may not be used. `unified` says whether the batch begins with the united log."""
+def wrong_meta_log(entries: DataFrame, before: Mapping[str, Progress]) -> Fault | None:
+    """The first entry of a Meta log that may not be used, in a batch that begins with the three old ones."""
     fresh = entries.filter(F.col("status") == FRESH)
-    if unified:
-        return _first(fresh, F.col("group_name").isin(*OLD_META), "the three Meta logs are retired, there is no way back")
     place, is_meta = F.struct("_height", "tx_index"), F.col("group_name") == META
     row = fresh.agg(
         F.min(F.when(is_meta, F.struct("_height", "tx_index", "type", "log_index"))),
@@ -95,7 +100,7 @@ def wrong_meta_log(entries: DataFrame, before: Mapping[str, Progress], unified: 
         elif sum(counts) and log_index != sum(counts) + 1:
             found.append(Fault(height, tx_index, f"meta {log_index} came where {sum(counts) + 1} is expected"))
         after = place > F.struct(F.lit(height), F.lit(tx_index))
-        retired = _first(fresh, after & F.col("group_name").isin(*OLD_META), "the three Meta logs are retired")
+        retired = _first(fresh, after & F.col("group_name").isin(*OLD_META), NO_WAY_BACK)
         found += [retired] if retired else []
         fresh = fresh.filter(~after)
     stamped = _first(fresh.filter(~is_meta), F.col("required_meta_index") > 0, "a watermark needs one Meta log: migrate first")

@@ -17,6 +17,7 @@ from chainlake.lake.stage import Batch, Output
 from chainlake.replica import checks, meta_fold, row_fold, sequence, shard_fold
 from chainlake.replica.columns import spark_ddl
 from chainlake.replica.groups import META, OLD_META
+from chainlake.replica.migrate import check_flag
 from chainlake.replica.row_fold import Drop
 from chainlake.replica.timeline import Progress, Timeline
 
@@ -84,9 +85,10 @@ class SilverBatch:
         if found.again is not None:
             earlier = self.batch.snapshot.between("bronze.commands", {self.chain: (-1, self.high)})
             faults.append(checks.changed_again(entries, earlier, found.again))
-        is_unified = META in self.before or self.batch.options[self.chain].get("unified_meta", "true") == "true"
-        if found.has_meta or not is_unified:
-            faults.append(checks.wrong_meta_log(entries, self.before, is_unified))
+        flag = self.batch.options[self.chain].get("unified_meta", "true") == "true"
+        check_flag(was=META in self.before and not self.before.keys() & set(OLD_META), wanted=flag)
+        is_unified = flag or META in self.before
+        faults.append(found.retired if is_unified else checks.wrong_meta_log(entries, self.before))
         first = min((fault for fault in faults if fault is not None), default=None)
         if first is not None:
             raise BrokenPromise(f"{self.chain}: delivery {first.height}: {first.text}", height=first.height)
