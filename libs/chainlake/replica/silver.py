@@ -18,10 +18,9 @@ from chainlake.replica import checks, meta_fold, row_fold, sequence, shard_fold
 from chainlake.replica.columns import spark_ddl
 from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.migrate import check_flag
+from chainlake.replica.parts import parts
 from chainlake.replica.row_fold import Drop
 from chainlake.replica.timeline import Progress, Timeline
-
-ROWS_PER_PART, MOST_PARTS = 25_000, 8
 
 
 def silver(batch: Batch) -> Output:
@@ -38,14 +37,17 @@ class SilverBatch:
     low: int
     high: int
     before: dict[str, Progress]
-    is_first: bool
+    filled: frozenset[str]
+    """Stored tables that have rows; the others need not be read."""
 
     @classmethod
     def of(cls, batch: Batch) -> "SilverBatch":
         ((chain, (low, high)),) = batch.ranges.items()
-        is_first = batch.snapshot.ledger.of("silver.replica", chain).head() is None
-        rows = [] if is_first else batch.state("silver.applied").select("group_name", *Progress._fields).collect()
-        return cls(batch, chain, low, high, {row[0]: Progress(*row[1:]) for row in rows}, is_first)
+        commits = batch.snapshot.ledger.of("silver.replica", chain).commits
+        filled = frozenset(table for commit in commits for table, rows in commit.rows.items() if rows)
+        held = batch.state("silver.applied").select("group_name", *Progress._fields) if "silver_applied" in filled else None
+        rows = held.collect() if held is not None else []
+        return cls(batch, chain, low, high, {row[0]: Progress(*row[1:]) for row in rows}, filled)
 
     def output(self) -> Output:
         entries = self.sequenced()
@@ -71,13 +73,8 @@ class SilverBatch:
         return self.batch.keep(ordered.mapInArrow(fold, spark_ddl(sequence.SCHEMA)))
 
     def by_group(self, frame: DataFrame) -> DataFrame:
-        return frame.repartition(self.parts(), "group_name")
-
-    def parts(self) -> int:
-        """As many partitions as the entries deserve, judged by the ledger."""
-        commits = [v.commit for v in self.batch.snapshot.ledger.of("bronze.replica", self.chain).visible(self.high)]
-        rows = sum(commit.rows.get("bronze_commands", 0) for commit in commits if commit.height > self.low)
-        return max(1, min(MOST_PARTS, (rows + sum(now.pending for now in self.before.values())) // ROWS_PER_PART))
+        pending = sum(now.pending for now in self.before.values())
+        return frame.repartition(parts(self.batch, "bronze.replica", "bronze.commands", pending), "group_name")
 
     def refuse(self, entries: DataFrame, found: checks.Found) -> None:
         """Stop at the first delivery that breaks a promise."""
@@ -109,7 +106,7 @@ class SilverBatch:
 
     def objects(self, fresh: DataFrame, found: checks.Found) -> list[DataFrame]:
         """The objects that commands look at, as they were before the batch."""
-        if self.is_first:
+        if "silver_meta_objects" not in self.filled:
             return []
         if found.has_snapshot:
             return [self.batch.state("silver.meta_objects")]
@@ -176,7 +173,7 @@ class SilverBatch:
         wanted = wanted.select("group_name", "n.*").filter("id IS NOT NULL").distinct()
         columns = ("meta_index", "kind", "id", "created_index", "definition")
         changes = _of(meta, meta_fold.CHANGE).select(*columns)
-        if not self.is_first:
+        if "silver_meta_changes" in self.filled:
             changes = changes.unionByName(
                 self.batch.snapshot.between("silver.meta_changes", {self.chain: (-1, self.low)}).select(*columns)
             )
@@ -189,7 +186,7 @@ class SilverBatch:
         """Operations carried out on the rows that they touch; tables that were dropped lose theirs."""
         operations = _of(shards, shard_fold.OPERATION).withColumn("tag", F.lit(row_fold.OPERATION))
         tagged = _shaped(operations, row_fold.INPUT)
-        for held in [] if self.is_first else self.held_rows(operations, drops):
+        for held in self.held_rows(operations, drops):
             tagged = tagged.unionByName(_shaped(held.withColumn("log_index", F.lit(0)), row_fold.INPUT))
         ordered = self.by_group(tagged).sortWithinPartitions("group_name", "tag", "log_index")
         return self.batch.keep(ordered.mapInArrow(partial(row_fold.fold_rows, drops=drops), spark_ddl(row_fold.SCHEMA)))
@@ -198,13 +195,17 @@ class SilverBatch:
         """Rows as they were before the batch."""
         columns = ("group_name", "table_id", "table_index", "dropped_index", F.explode("keys").alias("row_key"))
         keys = operations.select(F.lit(self.chain).alias("_chain"), *columns)
-        live = [self.batch.state("silver.data_rows", keys.filter("dropped_index IS NULL"))]
-        if drops:
-            gone = F.col("table_id").isin(*{drop.table_id for drop in drops})
-            live.append(self.batch.state("silver.data_rows").filter(gone))
-        dropped = self.batch.state("silver.dropped_rows", keys.filter("dropped_index IS NOT NULL"))
-        tagged = [frame.withColumn("tag", F.lit(row_fold.LIVE)) for frame in live]
-        return [*tagged, dropped.withColumn("tag", F.lit(row_fold.DROPPED))]
+        found = []
+        if "silver_data_rows" in self.filled:
+            live = [self.batch.state("silver.data_rows", keys.filter("dropped_index IS NULL"))]
+            if drops:
+                gone = F.col("table_id").isin(*{drop.table_id for drop in drops})
+                live.append(self.batch.state("silver.data_rows").filter(gone))
+            found += [frame.withColumn("tag", F.lit(row_fold.LIVE)) for frame in live]
+        if "silver_dropped_rows" in self.filled:
+            late = self.batch.state("silver.dropped_rows", keys.filter("dropped_index IS NOT NULL"))
+            found.append(late.withColumn("tag", F.lit(row_fold.DROPPED)))
+        return found
 
 
 def _of(frame: DataFrame, out: str) -> DataFrame:

@@ -7,8 +7,11 @@ from chainlake.lake.stage import Batch, Output, Stage
 from chainlake.replica import decode
 from chainlake.replica.columns import spark_ddl
 from chainlake.replica.invariants import replica_problems
+from chainlake.replica.parts import parts
 from chainlake.replica.silver import silver
 
+SMALL_ROW_GROUPS = {"parquet.block.size": str(2 << 20)}
+"""So that of what waits only the part is read that Meta satisfies."""
 SILVER = tuple(
     f"silver.{name}"
     for name in ("meta_objects", "meta_changes", "data_rows", "dropped_rows", "pending_commands", "applied", "command_results")
@@ -19,7 +22,16 @@ def replica_stages() -> tuple[Stage, ...]:
     """From entries to the state of a replica."""
     return (
         Stage("bronze.replica", "raft", ("bronze.commands",), ("raw.replica",), bronze, max_blocks=100_000),
-        Stage("silver.replica", "raft", SILVER, ("bronze.replica",), silver, max_blocks=100_000, verify=replica_problems),
+        Stage(
+            "silver.replica",
+            "raft",
+            SILVER,
+            ("bronze.replica",),
+            silver,
+            max_blocks=100_000,
+            write_settings=SMALL_ROW_GROUPS,
+            verify=replica_problems,
+        ),
         Stage("gold.replica", "raft", ("gold.replica_health",), ("silver.replica",), gold, max_blocks=100_000),
     )
 
@@ -28,6 +40,8 @@ def bronze(batch: Batch) -> Output:
     """Every entry as a command. One that cannot be understood stops the replica: others may have understood it."""
     ((chain, _),) = batch.ranges.items()
     entries = batch.read("raw.transactions").select("_height", "tx_index", "payload")
+    count = parts(batch, "raw.replica", "raw.transactions")
+    entries = entries.repartition(count) if count > 1 else entries
     commands = batch.keep(entries.mapInArrow(decode.decode_entries, spark_ddl(decode.SCHEMA)))
     wrong = commands.filter("error IS NOT NULL").agg(F.min(F.struct("_height", "tx_index", "error"))).collect()[0][0]
     if wrong is not None:
