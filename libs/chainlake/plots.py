@@ -66,3 +66,21 @@ def heat(
     axes.set_yticks(range(len(rows)), list(rows))
     axes.set(title=title, xlabel=xlabel)
     figure.colorbar(image, ax=axes, label=unit)
+
+
+def spans(rows: Mapping[str, Sequence[tuple[float, float]]], marks: Iterable[float], title: str, xlabel: str, mark: str) -> None:
+    """Stretches of time, one line of them per name, over vertical marks. A stretch without length is a dot."""
+    import matplotlib.pyplot as plt
+
+    _, axes = plt.subplots(figsize=(8, 0.9 + 0.3 * len(rows)), layout="constrained")
+    for number, at in enumerate(marks):
+        axes.axvline(at, color=PALETTE[1], linewidth=0.8, linestyle=":", zorder=0, label=mark if number == 0 else None)
+    for place, stretches in enumerate(rows.values()):
+        for number, (start, end) in enumerate(stretches):
+            height = place + 0.6 * ((number % 7) - 3) / 7
+            axes.plot([start, end], [height, height], color=BLUE, linewidth=1.4, marker="o", markersize=2.5)
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.set(title=title, xlabel=xlabel)
+    axes.spines[["top", "right"]].set_visible(False)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(frameon=False, loc="upper left")

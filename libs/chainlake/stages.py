@@ -4,9 +4,11 @@ from chainlake.lake.stage import Stage
 from chainlake.logs.decoded import decoded_stage
 from chainlake.logs.stages import log_stages
 from chainlake.raw.stages import raw_stages
+from chainlake.replica.stages import replica_stages
 from chainlake.shards.stages import shard_stages
 
 
 def all_stages() -> tuple[Stage, ...]:
     """The stages in order."""
-    return (*raw_stages(), *log_stages(), decoded_stage(), *shard_stages())
+    domains = (*shard_stages(), *replica_stages())
+    return (*raw_stages(), *log_stages(), decoded_stage(), *domains)

@@ -40,6 +40,7 @@ def test_small_chains_have_the_promised_names_lengths_and_links(tmp_path: Path) 
         "demo-cardano",
         "demo-replica-a",
         "demo-replica-b",
+        "demo-replica-c",
         "demo-river",
     ]
     for chain in chains:
@@ -55,8 +56,9 @@ def test_small_chains_have_the_promised_names_lengths_and_links(tmp_path: Path) 
 
 
 def test_one_domain_alone_and_unknown_ones(tmp_path: Path) -> None:
-    assert [chain.name for chain in write_demo(tmp_path, "replica", "tiny")] == ["demo-replica-a", "demo-replica-b"]
-    assert sorted(os.listdir(tmp_path)) == ["demo-replica-a", "demo-replica-b"]
+    names = [f"demo-replica-{replica}" for replica in "abc"]
+    assert [chain.name for chain in write_demo(tmp_path, "replica", "tiny")] == names
+    assert sorted(os.listdir(tmp_path)) == names
     with pytest.raises(BadInput, match="'cats' is not a domain: choose one of logs, shards"):
         write_demo(tmp_path, "cats")
     with pytest.raises(BadInput, match="'vast' is not a demo size: choose one of tiny"):
@@ -137,7 +139,7 @@ def test_users_are_routed_by_siphash(user: str, shard: int) -> None:
 
 def test_replicas_receive_the_same_logs_in_different_order() -> None:
     logs = []
-    for replica in ("a", "b"):
+    for replica in ("a", "b", "c"):
         seen: dict[str, list[str]] = {}
         for delivery in raft.blocks(60, replica=replica):
             for entry in delivery["entries"]:
@@ -148,7 +150,7 @@ def test_replicas_receive_the_same_logs_in_different_order() -> None:
                 assert entry["log_index"] == len(log) + 1
                 log.append(json.dumps(entry))
         logs.append(seen)
-    assert logs[0] == logs[1]
+    assert logs[0] == logs[1] == logs[2]
     assert len(logs[0]) > 8
     assert list(raft.blocks(60, replica="a")) != list(raft.blocks(60, replica="b"))
 

@@ -1,11 +1,12 @@
 """Benchmarks: `lake bench NAME`. Peers run in the same process, on the same data, one after the other."""
 
+import importlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from chainlake.bench.report import Result
 
-BENCHMARKS = ("kernel", "logs", "shards")
+BENCHMARKS = ("kernel", "logs", "shards", "cage", "replica", "sync")
 
 
 def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | None, size: int | None = None) -> list[Result]:
@@ -27,6 +28,5 @@ def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | 
 
 
 def _runner(name: str) -> Callable[[str, bool, int | None], Iterator[Result]]:
-    from chainlake.bench import kernel, logs, shards
-
-    return {"kernel": kernel.run, "logs": logs.run, "shards": shards.run}[name]
+    run: Callable[[str, bool, int | None], Iterator[Result]] = importlib.import_module(f"chainlake.bench.{name}").run
+    return run

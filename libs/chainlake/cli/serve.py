@@ -111,11 +111,13 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     """The gateway over the lake of a home."""
     from chainlake.logs.query import LogIndex
     from chainlake.logs.settings import Settings as IndexSettings
+    from chainlake.replica.query import ReplicaReader
     from chainlake.serve.control import DEFAULT_CHAIN_ID, LakeControl, chain_id_of, choose_chain, without_logs
     from chainlake.serve.embedded import EmbeddedLake
     from chainlake.serve.gateway import Gateway
     from chainlake.serve.log_engine import IndexEngine
     from chainlake.serve.no_logs import NoLogs
+    from chainlake.serve.replica import ReplicaRoutes
     from chainlake.serve.shards import ShardRoutes
 
     prefix = os.environ.get("LAKE_PREFIX", "")
@@ -132,6 +134,7 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
         settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)
         gateway = Gateway(chain["chain"], IndexEngine(index), control, settings)
     ShardRoutes(gateway, home, prefix, control, other if given.chain else None)
+    ReplicaRoutes(ReplicaReader(home, prefix)).add_to(gateway.router)
     return gateway
 
 

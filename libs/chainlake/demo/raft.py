@@ -1,8 +1,8 @@
-"""The logs of a replicated database as two replicas receive them: the same entries, in a different order.
+"""The logs of a replicated database as three replicas receive them: the same entries, in a different order.
 
 The leader's history is made in windows: each window's entries reach every replica within the same ten deliveries, but
 the order among groups is the replica's own. Replica a mostly hears of Meta first, replica b mostly last, so b has to
-wait.
+wait. Replica c is cut off from Meta in every third window, and hears in the next one, after its data, what it missed.
 """
 
 import json
@@ -14,48 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from chainlake.demo import write_pieces
+from chainlake.replica.groups import META, SHARED, group_of
 
 WINDOW = 10
-META = "meta"
-SHARED = "data:shared:00"
 USERS = ("alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi", "ivan", "judy", "user123", "user_456")
 COLUMNS = ("id", "name", "amount")
-_MASK = (1 << 64) - 1
 
 Json = dict[str, Any]
-
-
-def _rotate(value: int, bits: int) -> int:
-    return (value << bits | value >> (64 - bits)) & _MASK
-
-
-def _siphash_1_3(data: bytes) -> int:
-    """SipHash with one compression and three finalisation rounds, both keys 0."""
-    v = [0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573]
-
-    def rounds(count: int) -> None:
-        for _ in range(count):
-            v[0], v[2] = (v[0] + v[1]) & _MASK, (v[2] + v[3]) & _MASK
-            v[1], v[3] = _rotate(v[1], 13) ^ v[0], _rotate(v[3], 16) ^ v[2]
-            v[0] = _rotate(v[0], 32)
-            v[2], v[0] = (v[2] + v[1]) & _MASK, (v[0] + v[3]) & _MASK
-            v[1], v[3] = _rotate(v[1], 17) ^ v[2], _rotate(v[3], 21) ^ v[0]
-            v[2] = _rotate(v[2], 32)
-
-    padded = data + bytes(7 - len(data) % 8) + bytes([len(data) & 0xFF])
-    for at in range(0, len(padded), 8):
-        word = int.from_bytes(padded[at : at + 8], "little")
-        v[3] ^= word
-        rounds(1)
-        v[0] ^= word
-    v[2] ^= 0xFF
-    rounds(3)
-    return v[0] ^ v[1] ^ v[2] ^ v[3]
-
-
-def group_of(user_id: str) -> str:
-    """The data group that holds a user's rows."""
-    return f"data:user:{_siphash_1_3(user_id.encode() + bytes([0xFF])) % 32:02d}"
 
 
 @dataclass
@@ -86,10 +51,17 @@ def blocks(count: int, seed: int = 1, replica: str = "a", entries_per_delivery: 
     """`count` deliveries to a replica, as lines of the raft format."""
     leader = Leader(random.Random(f"raft {seed}"))
     rng = random.Random(f"raft {seed} {replica}")
+    missed: list[Json] = []
     for first in range(1, count + 1, WINDOW):
         size = min(WINDOW, count + 1 - first)
         history = list(_history(leader, size * entries_per_delivery, opening=first == 1))
-        order = _interleave(rng, history, meta_last=replica != "a")
+        is_cut_off = replica == "c" and first // WINDOW % 3 == 1
+        order = _interleave(rng, [entry for entry in history if not (is_cut_off and entry["group"] == META)], replica != "a")
+        if is_cut_off:
+            missed = [entry for entry in history if entry["group"] == META]
+        elif missed:
+            order = [*(entry for entry in order if entry["group"] != META), *missed, *(e for e in order if e["group"] == META)]
+            missed = []
         for step in range(size):
             entries = order[step * len(order) // size : (step + 1) * len(order) // size]
             yield {"delivery": first + step, "entries": entries}

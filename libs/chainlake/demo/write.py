@@ -63,7 +63,7 @@ def _cage(directory: Path, count: int) -> list[DemoChain]:
 
 def _replica(directory: Path, count: int) -> list[DemoChain]:
     chains = []
-    for replica in ("a", "b"):
+    for replica in ("a", "b", "c"):
         name = f"demo-replica-{replica}"
         (path,) = raft.write(directory / name, count, replica=replica)
         chains.append(DemoChain(name, "raft", "replica", path, {}, count))

@@ -1,0 +1,112 @@
+"""What a batch of entries must keep: logs without gaps, the same entry whenever it comes again, one kind of Meta log at a time.
+
+Each check gives the first entry that breaks it, with the delivery; the stage then stops before that delivery."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from chainlake.replica.groups import META, OLD_META
+from chainlake.replica.sequence import AGAIN, FRESH, GAP
+from chainlake.replica.timeline import Progress
+
+NO_WAY_BACK = "the three Meta logs are retired, there is no way back"
+
+
+class Fault(NamedTuple):
+    """Where a promise is broken, and how."""
+
+    height: int
+    tx_index: int
+    text: str
+
+
+class Found(NamedTuple):
+    """What a batch holds, as far as the next steps depend on it."""
+
+    gap: Fault | None
+    retired: Fault | None
+    """The first entry of one of the three old Meta logs."""
+    again: tuple[int, int] | None
+    """The lowest and highest index of an entry that came again."""
+    has_meta: bool
+    has_snapshot: bool
+    deletes_namespaces: bool
+
+
+def look(entries: DataFrame) -> Found:
+    """One look at the sequenced entries of a batch."""
+    of_old = F.col("group_name").isin(*OLD_META)
+    is_meta = (F.col("group_name") == META) | of_old
+    again, index = F.col("status") == AGAIN, F.col("log_index")
+    place = F.struct("_height", "tx_index", "group_name", "log_index", "expected")
+    row = entries.agg(
+        F.min(F.when(F.col("status") == GAP, place)),
+        F.min(F.when((F.col("status") == FRESH) & of_old, place)),
+        F.min(F.when(again, index)),
+        F.max(F.when(again, index)),
+        F.coalesce(F.bool_or(is_meta), F.lit(False)),
+        F.coalesce(F.bool_or(F.col("type") == "Snapshot"), F.lit(False)),
+        F.coalesce(F.bool_or(F.col("type") == "DeleteNamespace"), F.lit(False)),
+    ).collect()[0]
+    gap = row[0] and Fault(
+        row[0][0], row[0][1], f"{row[0][2]} {row[0][3]} came where {row[0][4]} is expected: entries are missing"
+    )
+    retired = row[1] and Fault(row[1][0], row[1][1], f"{row[1][2]} {row[1][3]}: {NO_WAY_BACK}")
+    return Found(gap, retired, None if row[2] is None else (row[2], row[3]), *row[4:])
+
+
+def changed_again(entries: DataFrame, earlier: DataFrame, span: tuple[int, int]) -> Fault | None:
+    """The first entry that came again and is not the same: another term, or another command. `earlier` are all entries up to the
+    end of the batch."""
+    keys = ("group_name", "log_index")
+    again = entries.filter(F.col("status") == AGAIN).select(*keys, "_height", "tx_index", "log_term", "command")
+    held = earlier.filter(F.col("log_index").between(*span)).select(
+        *keys,
+        F.struct("_height", "tx_index").alias("held_at"),
+        F.col("log_term").alias("held_term"),
+        F.col("command").alias("held_command"),
+    )
+    differs = (F.col("log_term") != F.col("held_term")) | (F.col("command") != F.col("held_command"))
+    wrong = again.join(held, [*keys]).filter((F.col("held_at") < F.struct("_height", "tx_index")) & differs)
+    first = wrong.agg(F.min(F.struct("_height", "tx_index", *keys, "log_term", "held_term"))).collect()[0][0]
+    if first is None:
+        return None
+    height, tx_index, group, log_index, term, held_term = first
+    how = f"with term {term} in place of {held_term}" if term != held_term else "with another command"
+    return Fault(height, tx_index, f"{group} {log_index} came again {how}: the logs have diverged")
+
+
+def wrong_meta_log(entries: DataFrame, before: Mapping[str, Progress]) -> Fault | None:
+    """The first entry of a Meta log that may not be used, in a batch that begins with the three old ones."""
+    fresh = entries.filter(F.col("status") == FRESH)
+    place, is_meta = F.struct("_height", "tx_index"), F.col("group_name") == META
+    row = fresh.agg(
+        F.min(F.when(is_meta, F.struct("_height", "tx_index", "type", "log_index"))),
+        *[F.max(F.when(F.col("group_name") == group, F.col("log_index"))) for group in OLD_META],
+    ).collect()[0]
+    united = row[0]
+    found = []
+    if united is not None:
+        height, tx_index, kind, log_index = united
+        counts = [
+            before[group].applied_index if row[at] is None and group in before else row[at] or 0
+            for at, group in enumerate(OLD_META, 1)
+        ]
+        if kind != "Snapshot":
+            found.append(Fault(height, tx_index, f"meta {log_index}: the three Meta logs are united by a Snapshot first"))
+        elif sum(counts) and log_index != sum(counts) + 1:
+            found.append(Fault(height, tx_index, f"meta {log_index} came where {sum(counts) + 1} is expected"))
+        after = place > F.struct(F.lit(height), F.lit(tx_index))
+        retired = _first(fresh, after & F.col("group_name").isin(*OLD_META), NO_WAY_BACK)
+        found += [retired] if retired else []
+        fresh = fresh.filter(~after)
+    stamped = _first(fresh.filter(~is_meta), F.col("required_meta_index") > 0, "a watermark needs one Meta log: migrate first")
+    return min([*found, *([stamped] if stamped else [])], default=None)
+
+
+def _first(entries: DataFrame, wrong: Column, why: str) -> Fault | None:
+    row = entries.filter(wrong).agg(F.min(F.struct("_height", "tx_index", "group_name", "log_index"))).collect()[0][0]
+    return None if row is None else Fault(row[0], row[1], f"{row[2]} {row[3]}: {why}")

@@ -1,0 +1,163 @@
+"""A small cluster in files, to play with: a leader's log, and the deliveries that each replica received.
+
+`log.jsonl` has the leader's entries in the order of appending, `<replica>.jsonl` the deliveries of a replica, ready for `lake
+ingest`. Both only grow, and everything else is read from them, so that a crash between two commands loses nothing.
+`cluster.json` holds what cannot be seen from them: which replicas there are, and who is cut off.
+"""
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from chainlake.demo import write_pieces
+from chainlake.errors import BadInput
+from chainlake.replica.commands import check_group
+from chainlake.replica.entries import Entry, read_entry
+from chainlake.replica.groups import META, is_meta
+from chainlake.replica.leader import Leader
+from chainlake.replica.migrate import unite
+from chainlake.replica.replica import Replica
+from chainlake.sources.json_text import compact, parse
+
+NOTHING, FROM_META, FROM_ALL = "", "meta", "all"
+
+
+@dataclass
+class Cluster:
+    """The leader and its replicas."""
+
+    directory: Path
+    cut_off: dict[str, str] = field(default_factory=dict)
+    """Replica to what it is cut off from: nothing, meta, or all."""
+    started_unified: bool = True
+
+    @classmethod
+    def create(cls, directory: Path, replicas: Iterable[str], unified: bool = True) -> "Cluster":
+        """A cluster without entries."""
+        names = list(replicas)
+        if (directory / "cluster.json").exists():
+            raise BadInput(f"{directory.name} exists already in {directory.parent}: choose another name")
+        if not names or len(set(names)) < len(names) or not all(name.isidentifier() and name != "log" for name in names):
+            raise BadInput(f"replicas {','.join(names)!r}: different names of letters and digits are expected, like a,b,c")
+        cluster = cls(directory, dict.fromkeys(names, NOTHING), unified)
+        directory.mkdir(parents=True, exist_ok=True)
+        for name in ("log", *names):
+            (directory / f"{name}.jsonl").touch()
+        cluster._save()
+        return cluster
+
+    @classmethod
+    def load(cls, directory: Path) -> "Cluster":
+        try:
+            held = json.loads((directory / "cluster.json").read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            there = sorted(path.parent.name for path in directory.parent.glob("*/cluster.json"))
+            raise BadInput(f"there is no cluster {directory.name!r}: there are {', '.join(there) or 'none yet'}") from None
+        return cls(directory, held["cut_off"], held["unified"])
+
+    def log(self) -> list[Entry]:
+        """The leader's entries, in the order of appending."""
+        return [read_entry(line) for line in _lines(self.directory / "log.jsonl")]
+
+    @property
+    def unified(self) -> bool:
+        """Whether Meta is one log: from the start, or since the migration."""
+        return self.started_unified or any(entry.group == META for entry in self.log())
+
+    def leader(self, entries: list[Entry]) -> Leader:
+        """The leader as its log has made it."""
+        ends: dict[str, int] = {}
+        for entry in entries:
+            ends[entry.group] = entry.log_index
+        term = max((entry.log_term for entry in entries), default=1)
+        return Leader(term, ends, ends.get(META, 0), self.started_unified or META in ends)
+
+    def propose(self, commands: Iterable[Mapping[str, Any]], group: str | None = None, new_term: bool = False) -> list[Entry]:
+        """Append commands to the leader's logs, stamped and routed. All of them, or none if one is wrong."""
+        leader = self.leader(self.log())
+        leader.term += new_term
+        entries = [leader.propose(command, group) for command in commands]
+        _append(self.directory / "log.jsonl", [_entry(entry) for entry in entries])
+        return entries
+
+    def migrate(self) -> Entry:
+        """Unite the three Meta logs by a snapshot of what they have made."""
+        entries = self.log()
+        replica = Replica(self.started_unified)
+        replica.deliver(entries)
+        snapshot = unite(replica)
+        _append(self.directory / "log.jsonl", [_entry(snapshot)])
+        return snapshot
+
+    def deliver(self, replica: str | None = None, only: str | None = None, most: int | None = None) -> dict[str, int]:
+        """One delivery of what is new to each replica (or one), as far as it is not cut off: entries delivered, by replica.
+        `only` is `meta`, `data` or a group."""
+        if only not in (None, "meta", "data"):
+            check_group(only)
+        entries = self.log()
+        names = list(self.cut_off) if replica is None else [self._known(replica)]
+        sent = {}
+        for name in names:
+            held = _lines(self.directory / f"{name}.jsonl")
+            news = [entry for entry in _after(entries, held) if self._reaches(name, entry) and _wanted(entry, only)][:most]
+            if news:
+                line = {"delivery": len(held) + 1, "entries": [_entry(entry) for entry in news]}
+                _append(self.directory / f"{name}.jsonl", [line])
+            sent[name] = len(news)
+        return sent
+
+    def isolate(self, replica: str, what: str = FROM_ALL) -> None:
+        """Cut a replica off, from everything or from Meta alone."""
+        self.cut_off[self._known(replica)] = what
+        self._save()
+
+    def rejoin(self, replica: str) -> None:
+        """Let a replica hear everything again."""
+        self.cut_off[self._known(replica)] = NOTHING
+        self._save()
+
+    def _known(self, replica: str) -> str:
+        if replica not in self.cut_off:
+            raise BadInput(f"{self.directory.name} has no replica {replica!r}: there are {', '.join(self.cut_off)}")
+        return replica
+
+    def _reaches(self, replica: str, entry: Entry) -> bool:
+        what = self.cut_off[replica]
+        return what == NOTHING or (what == FROM_META and not is_meta(entry.group))
+
+    def _save(self) -> None:
+        held = {"cut_off": self.cut_off, "unified": self.started_unified}
+        write_pieces(self.directory / "cluster.json", [json.dumps(held).encode()])
+
+
+def _wanted(entry: Entry, only: str | None) -> bool:
+    if only in ("meta", "data"):
+        return is_meta(entry.group) == (only == "meta")
+    return only in (None, entry.group)
+
+
+def _after(entries: list[Entry], deliveries: list[Any]) -> list[Entry]:
+    """The entries that a replica has not received."""
+    held: dict[str, int] = {}
+    for delivery in deliveries:
+        for entry in delivery["entries"]:
+            held[entry["group"]] = max(held.get(entry["group"], 0), entry["log_index"])
+    return [entry for entry in entries if entry.log_index > held.get(entry.group, 0)]
+
+
+def _entry(entry: Entry) -> dict[str, Any]:
+    return {"group": entry.group, "log_index": entry.log_index, "log_term": entry.log_term, "command": entry.command}
+
+
+def _lines(path: Path) -> list[Any]:
+    return [parse(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def _append(path: Path, values: list[Any]) -> None:
+    """Lines at the end of a file, in one write."""
+    with open(path, "ab", buffering=0) as file:
+        file.write(b"".join(compact(value) + b"\n" for value in values))
+        os.fsync(file.fileno())

@@ -1,0 +1,59 @@
+"""Rows of several kinds in one stream of Arrow batches: each batch has rows of one kind, and NULL where the kind has no
+column."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+MOST_ROWS = 20_000
+_SPARK = {pa.int64(): "long", pa.int32(): "int", pa.int8(): "byte", pa.string(): "string", pa.bool_(): "boolean"}
+
+
+def spark_ddl(schema: pa.Schema) -> str:
+    """The schema as Spark writes it."""
+    return ", ".join(f"{field.name} {_spark_type(field.type)}" for field in schema)
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    return f"array<{_SPARK[kind.value_type]}>" if pa.types.is_list(kind) else _SPARK[kind]
+
+
+class Sheets:
+    """Rows of some kinds, collected until they are enough for a batch. The first column of the schema tells the kind."""
+
+    def __init__(self, schema: pa.Schema, columns: Mapping[str, Sequence[str]]) -> None:
+        self._schema = schema
+        self._columns = columns
+        self._rows: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in columns}
+
+    def add(self, kind: str, *values: Any) -> None:
+        """A row, values in the order of the kind's columns."""
+        self._rows[kind].append(values)
+
+    def full(self) -> Iterator[pa.RecordBatch]:
+        """Batches of the kinds that have many rows."""
+        for kind, rows in self._rows.items():
+            if len(rows) >= MOST_ROWS:
+                yield self._take(kind)
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """Everything that is left."""
+        for kind, rows in self._rows.items():
+            if rows:
+                yield self._take(kind)
+
+    def _take(self, kind: str) -> pa.RecordBatch:
+        rows, self._rows[kind] = self._rows[kind], []
+        given = dict(zip(self._columns[kind], zip(*rows, strict=True), strict=True))
+        columns = [
+            pa.array(given[field.name], field.type) if field.name in given else pa.nulls(len(rows), field.type)
+            for field in self._schema
+        ]
+        columns[0] = pa.array([kind] * len(rows), pa.string())
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def rows_of(batch: pa.RecordBatch, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """The rows of a batch as tuples of plain values."""
+    return zip(*(batch.column(name).to_pylist() for name in names), strict=True)

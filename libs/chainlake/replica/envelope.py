@@ -1,0 +1,107 @@
+"""Commands as bytes: the messages of replica.proto, read and written by the declarations of commands.py.
+
+An envelope has a version and one command. Bytes of another version are refused, and so is a command that this version does not
+know: guessing would let replicas diverge. Unknown fields within a command are passed over. Writing is canonical: fields by
+ascending number, defaults left out.
+"""
+
+import json
+from typing import Any
+
+from chainlake.errors import BadInput
+from chainlake.replica.commands import COMMANDS, FLAG, JSON, JSONS, NUMBER, TEXT, TEXTS, Command, Declared, Field, read_command
+from chainlake.sources import wire
+from chainlake.sources.json_text import canonical, parse, utf8
+
+VERSION = 1
+OTHER = 15
+"""Members that are not declared, as one JSON object."""
+
+_DEFAULTS: dict[str, type] = {TEXT: str, NUMBER: int, FLAG: bool, TEXTS: list, JSONS: list}
+_BY_NUMBER = {declared.number: name for name, declared in COMMANDS.items()}
+
+
+def encode(command: Command) -> bytes:
+    """The canonical bytes of a command."""
+    command = read_command(command)
+    declared = COMMANDS[command["type"]]
+    body = b"".join(_encode_field(field, command.get(field.name)) for field in declared.fields)
+    other = {key: value for key, value in command.items() if key not in {"type", *(f.name for f in declared.fields)}}
+    if other:
+        body += _data(OTHER, canonical(other))
+    return _number(1, VERSION) + _data(declared.number, body)
+
+
+def decode(data: bytes) -> Command:
+    """The command that the bytes are; `BadInput` says why they are none."""
+    version, found = 0, b""
+    name = ""
+    for field in wire.fields(data):
+        if field.number == 1:
+            version = field.value
+        elif field.number in _BY_NUMBER:
+            name, found = _BY_NUMBER[field.number], field.data
+        else:
+            raise BadInput(f"an envelope holds command number {field.number}: a newer version may know it")
+    if version != VERSION:
+        raise BadInput(f"an envelope has version {version}, {VERSION} is known: upgrade, or send version {VERSION}")
+    if not name:
+        raise BadInput("an envelope holds no command")
+    return read_command({"type": name, **_decode_fields(COMMANDS[name], found)})
+
+
+def _encode_field(field: Field, value: Any) -> bytes:
+    number, kind = field.number, field.kind
+    if value is None:
+        return b""
+    if kind in (NUMBER, FLAG):
+        return _number(number, int(value))
+    if kind == TEXT:
+        return _data(number, _utf8(value)) if value or field.optional else b""
+    if kind == JSON:
+        return _data(number, canonical(value))
+    return b"".join(_data(number, _utf8(one) if kind == TEXTS else canonical(one)) for one in value)
+
+
+def _decode_fields(declared: Declared, data: bytes) -> Command:
+    """The members in a message; those that are not there have their default."""
+    kinds = {field.number: field for field in declared.fields}
+    found: Command = {}
+    for field in declared.fields:
+        if not field.optional and field.kind != JSON:
+            found[field.name] = _DEFAULTS[field.kind]()
+    for part in wire.fields(data):
+        known = kinds.get(part.number)
+        if part.number == OTHER:
+            found = {**_object(part.data), **found}
+        elif known is None:
+            continue
+        elif known.kind in (NUMBER, FLAG):
+            found[known.name] = bool(part.value) if known.kind == FLAG else part.value
+        elif known.kind in (TEXTS, JSONS):
+            found[known.name].append(utf8(part.data) if known.kind == TEXTS else parse(utf8(part.data)))
+        else:
+            found[known.name] = utf8(part.data) if known.kind == TEXT else parse(utf8(part.data))
+    return found
+
+
+def _object(data: bytes) -> Command:
+    value = parse(utf8(data))
+    if not isinstance(value, dict):
+        raise BadInput(f"an envelope holds {json.dumps(value)[:60]} where an object is expected")
+    return value
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise BadInput("a text holds half of a surrogate pair, which has no bytes") from None
+
+
+def _number(field: int, value: int) -> bytes:
+    return wire.to_varint(field << 3 | wire.VARINT) + wire.to_varint(value) if value else b""
+
+
+def _data(field: int, value: bytes) -> bytes:
+    return wire.to_varint(field << 3 | wire.LENGTH) + wire.to_varint(len(value)) + value

@@ -1,0 +1,115 @@
+"""What `lake verify` checks of a replica: nothing carried out too early, nothing lost, nothing left of dropped tables. A
+replica that is small enough is computed again from its commands, by the plain rules."""
+
+from collections.abc import Set
+from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from chainlake.errors import BrokenPromise
+from chainlake.replica.entries import read_payload
+from chainlake.replica.replica import Replica
+from chainlake.replica.rules import shown_key
+
+if TYPE_CHECKING:
+    from chainlake.lake.lake import Lake
+
+MOST = 5
+COMPUTED_AGAIN = 50_000
+"""Entries up to which a replica is computed again, in one process."""
+
+
+def replica_problems(lake: "Lake", chain: str) -> list[str]:
+    """Everything that does not hold."""
+    head = lake.ledger.read(["silver.replica"]).of("silver.replica", chain).head()
+    if head is None:
+        return []
+    found = _too_early(lake, chain) + _lost(lake, chain, head.height) + _not_pending(lake, chain) + _homeless(lake, chain)
+    return found + _computed_again(lake, chain, head.height)
+
+
+def _too_early(lake: "Lake", chain: str) -> list[str]:
+    """Commands that were carried out before Meta had the index that they need."""
+    meta = lake.history("silver.applied", chain=chain).filter("group_name = 'meta'")
+    reached = meta.select(F.col("_height").alias("at"), F.col("applied_index").alias("reached"))
+    needed = lake.table("silver.command_results", chain=chain).filter("required_meta_index > 0")
+    per_height = needed.groupBy("height").agg(F.max("required_meta_index").alias("needed"))
+    had = per_height.join(reached, F.col("at") <= F.col("height"), "left").groupBy("height", "needed")
+    wrong = had.agg(F.max("reached").alias("reached")).filter("coalesce(reached, 0) < needed").limit(MOST).collect()
+    return [
+        f"delivery {height} of {chain} carried out a command that needs Meta {needed}, Meta was at {reached}"
+        for height, needed, reached in wrong
+    ]
+
+
+def _lost(lake: "Lake", chain: str, head: int) -> list[str]:
+    """Commands with neither a result nor a place among those that wait."""
+    commands = lake.table("bronze.commands", chain=chain, height=head).filter("type NOT IN ('Blank', 'Membership')")
+    keys = ["group_name", "log_index"]
+    results = lake.table("silver.command_results", chain=chain).select(*keys)
+    pending = lake.table("silver.pending_commands", chain=chain).select(*keys)
+    wrong = {
+        "has no result and does not wait": commands.select(*keys).distinct().join(results.union(pending), keys, "left_anti"),
+        "has two results": results.groupBy(*keys).count().filter("count > 1"),
+        "has a result and waits": results.join(pending, keys, "left_semi"),
+    }
+    return [
+        f"{group} {index} of {chain} {what}"
+        for what, frame in wrong.items()
+        for group, index in frame.select(*keys).limit(MOST).collect()
+    ]
+
+
+def _not_pending(lake: "Lake", chain: str) -> list[str]:
+    """Shards whose counters do not agree with what waits in them."""
+    counted = lake.table("silver.pending_commands", chain=chain).groupBy("group_name").count()
+    applied = lake.table("silver.applied", chain=chain).join(counted, "group_name", "left")
+    wrong = applied.filter("applied_index - executed_index <> coalesce(count, 0)").select("group_name", "count")
+    return [f"{group} of {chain}: {count or 0} entries wait, its counters say otherwise" for group, count in wrong.collect()]
+
+
+def _homeless(lake: "Lake", chain: str) -> list[str]:
+    """Rows of tables that are not there."""
+    tables = lake.table("silver.meta_objects", chain=chain).filter("kind = 'table'").select(F.col("id").alias("table_id"))
+    rows = lake.table("silver.data_rows", chain=chain).join(tables, "table_id", "left_anti").groupBy("table_id").count()
+    return [f"{chain} shows {count} rows of {table}, which is not there" for table, count in rows.limit(MOST).collect()]
+
+
+def _computed_again(lake: "Lake", chain: str, head: int) -> list[str]:
+    """What the plain rules make of the same entries, if there are not too many."""
+    entries = lake.table("raw.transactions", chain=chain, height=head).select("height", "tx_index", "payload")
+    if entries.count() > COMPUTED_AGAIN:
+        return []
+    deliveries: dict[int, list[bytes]] = {}
+    for height, _, payload in sorted(entries.collect()):
+        deliveries.setdefault(height, []).append(bytes(payload))
+    replica = Replica(lake.chain(chain).options.get("unified_meta", "true") == "true")
+    try:
+        for height in sorted(deliveries):
+            replica.delivery = height - 1
+            replica.deliver([read_payload(payload) for payload in deliveries[height]])
+    except BrokenPromise as error:
+        return [f"{chain}: {error}, but it was taken"]
+    return _differences(lake, chain, replica)
+
+
+def _differences(lake: "Lake", chain: str, replica: Replica) -> list[str]:
+    rows = {(group, table, *shown_key(key), row) for (group, table, key), row in replica.visible_rows().items()}
+    results = {(one.delivery, one.group, one.log_index, *one.result) for one in replica.results}
+    waiting = {(group, index) for group, indexes in replica.waiting().items() for index in indexes}
+    columns: dict[str, tuple[Set[tuple[object, ...]], tuple[str, ...]]] = {
+        "silver.data_rows": (rows, ("group_name", "table_id", "user_id", "primary_key", "row")),
+        "silver.command_results": (results, ("height", "group_name", "log_index", "rows_changed", "error")),
+        "silver.pending_commands": (waiting, ("group_name", "log_index")),
+    }
+    found = []
+    for table, (expected, names) in columns.items():
+        held = _rows(lake.table(table, chain=chain).select(*names))
+        found += [f"{table} of {chain} lacks {one}" for one in sorted(expected - held, key=str)[:MOST]]
+        found += [f"{table} of {chain} has {one} against the rules" for one in sorted(held - expected, key=str)[:MOST]]
+    return found
+
+
+def _rows(frame: DataFrame) -> set[tuple[object, ...]]:
+    return {tuple(row) for row in frame.collect()}

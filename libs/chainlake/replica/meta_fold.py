@@ -1,0 +1,94 @@
+"""Meta of a batch, as Arrow: the objects it touches come first, then its entries in the order in which they arrived."""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+
+from chainlake.replica.columns import Sheets, rows_of
+from chainlake.replica.commands import MARKERS
+from chainlake.replica.groups import META
+from chainlake.replica.meta import MetaObject, MetaState, touched
+from chainlake.sources.json_text import canonical
+
+OBJECT, CHANGE, RESULT, INDEX, APPLIED = "object", "change", "result", "index", "applied"
+SCHEMA = pa.schema(
+    [
+        *[("out", pa.string()), ("_height", pa.int64()), ("group_name", pa.string()), ("log_index", pa.int64())],
+        *[("log_term", pa.int64()), ("type", pa.string()), ("error", pa.string()), ("kind", pa.string()), ("id", pa.string())],
+        *[("definition", pa.string()), ("created_index", pa.int64()), ("updated_index", pa.int64()), ("meta_index", pa.int64())],
+        *[("_deleted", pa.bool_())],
+    ]
+)
+COLUMNS: Mapping[str, Sequence[str]] = {
+    OBJECT: ("_height", "kind", "id", "definition", "created_index", "updated_index", "_deleted"),
+    CHANGE: ("_height", "meta_index", "kind", "id", "definition", "created_index"),
+    RESULT: ("_height", "group_name", "log_index", "type", "error", "meta_index"),
+    INDEX: ("_height", "meta_index"),
+    APPLIED: ("_height", "group_name", "log_index", "log_term"),
+}
+_INPUT = ("tag", "_height", "group_name", "log_index", "log_term", "command", "kind", "id", "definition", "created_index")
+INPUT = (*_INPUT, "updated_index")
+KEYS = pa.schema([("kind", pa.string()), ("id", pa.string())])
+
+
+def touched_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The objects that commands look at."""
+    for batch in batches:
+        keys = sorted({key for (command,) in rows_of(batch, ["command"]) for key in touched(json.loads(command))})
+        yield pa.RecordBatch.from_pylist([{"kind": kind, "id": name} for kind, name in keys], KEYS)
+
+
+def fold_meta(batches: Iterable[pa.RecordBatch], meta_index: int) -> Iterator[pa.RecordBatch]:
+    """Carry out the Meta commands of a batch on from an index."""
+    state, sheets = MetaState(), Sheets(SCHEMA, COLUMNS)
+    fold = MetaFold(state, sheets, meta_index)
+    for batch in batches:
+        for tag, height, group, log_index, term, command, kind, name, definition, created, updated in rows_of(batch, INPUT):
+            if tag == 0:
+                one = MetaObject(kind, name, json.loads(definition), created, updated)
+                state.objects[one.key] = one
+            else:
+                fold.entry(height, group, log_index, term, command)
+        yield from sheets.full()
+    fold.end_delivery()
+    yield from sheets.rest()
+
+
+class MetaFold:
+    """Meta while a batch is folded: what changed in the present delivery, and is written when it ends."""
+
+    def __init__(self, state: MetaState, sheets: Sheets, meta_index: int) -> None:
+        self.state = state
+        self.sheets = sheets
+        self.meta_index = meta_index
+        self.height = -1
+        self.changed: dict[tuple[str, str], MetaObject] = {}
+        self.applied: dict[str, tuple[int, int]] = {}
+
+    def entry(self, height: int, group: str, log_index: int, term: int, text: str) -> None:
+        if height != self.height:
+            self.end_delivery()
+            self.height = height
+        command = json.loads(text)
+        self.meta_index = log_index if group == META else self.meta_index + 1
+        self.applied[group] = (log_index, term)
+        error, changes = self.state.apply(self.meta_index, command)
+        for meta_index, one, gone in changes:
+            self.changed[one.key] = one
+            definition = None if gone else canonical(one.definition).decode()
+            self.sheets.add(CHANGE, height, meta_index, *one.key, definition, one.created_index)
+        if command["type"] not in MARKERS:
+            self.sheets.add(RESULT, height, group, log_index, command["type"], error, self.meta_index)
+
+    def end_delivery(self) -> None:
+        """Write each object that the delivery changed, once, as it is now."""
+        for key, now in self.changed.items():
+            definition = canonical(now.definition).decode()
+            gone = key not in self.state.objects
+            self.sheets.add(OBJECT, self.height, *key, definition, now.created_index, now.updated_index, gone)
+        if self.applied:
+            self.sheets.add(INDEX, self.height, self.meta_index)
+        for group, (log_index, term) in self.applied.items():
+            self.sheets.add(APPLIED, self.height, group, log_index, term)
+        self.changed, self.applied = {}, {}

@@ -1,0 +1,127 @@
+"""The rows of a batch, as Arrow: operations are carried out in log order, and rows of dropped tables put aside.
+
+The input is sorted by group, and within a group by tag: rows that the operations touch or that a drop removes, rows of dropped
+tables that late commands touch, then the operations by log index. Each row is written once for each delivery that changed it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from chainlake.replica.columns import Sheets, rows_of
+from chainlake.replica.rules import Changes, Operation, apply, execute, shown_key
+
+LIVE, DROPPED, OPERATION = 0, 1, 2
+ROW, ASIDE, RESULT = "row", "aside", "result"
+_INTS = ("log_index", "log_term", "required_meta_index", "watermark", "received_height", "meta_index")
+SCHEMA = pa.schema(
+    [
+        *[("out", pa.string()), ("_height", pa.int64()), ("group_name", pa.string())],
+        *[(name, pa.int64()) for name in _INTS],
+        *[(name, pa.string()) for name in ("type", "error", "table_id", "row_key", "user_id", "primary_key", "row")],
+        *[("table_index", pa.int64()), ("rows_changed", pa.int64()), ("_deleted", pa.bool_())],
+    ]
+)
+_ROW = ("_height", "group_name", "table_id", "row_key", "user_id", "primary_key", "row", "log_index", "_deleted")
+COLUMNS: Mapping[str, Sequence[str]] = {
+    ROW: _ROW,
+    ASIDE: (*_ROW, "table_index"),
+    RESULT: ("_height", "group_name", *_INTS, "type", "rows_changed", "error"),
+}
+_INPUT = ("tag", "group_name", "_height", *_INTS, "type", "table_id", "table_index", "dropped_index", "keys", "values")
+INPUT = (*_INPUT, "row_key", "row")
+
+
+class Drop(NamedTuple):
+    """A table that was dropped: in which delivery, and which life of it."""
+
+    height: int
+    table_id: str
+    table_index: int
+
+
+def fold_rows(batches: Iterable[pa.RecordBatch], drops: Sequence[Drop]) -> Iterator[pa.RecordBatch]:
+    """Carry out the operations of each shard."""
+    sheets = Sheets(SCHEMA, COLUMNS)
+    shard = RowFold("", (), sheets)
+    for batch in batches:
+        for tag, group, height, *told, kind, table_id, table_index, dropped, keys, values, key, row in rows_of(batch, INPUT):
+            if group != shard.group:
+                shard.end()
+                shard = RowFold(group, drops, sheets)
+            if tag == LIVE:
+                shard.live.setdefault(table_id, {})[key] = row
+            elif tag == DROPPED:
+                shard.dropped.setdefault((table_id, table_index), {})[key] = row
+            else:
+                operation = Operation(kind, table_id, table_index, dropped, tuple(keys), tuple(values))
+                shard.operation(height, told, operation)
+        yield from sheets.full()
+    shard.end()
+    yield from sheets.rest()
+
+
+class RowFold:
+    """The rows of one shard while a batch is folded. A table has one life at a time, so live rows need not say of which they
+    are."""
+
+    def __init__(self, group: str, drops: Sequence[Drop], sheets: Sheets) -> None:
+        self.group = group
+        self.drops = sorted(drops, reverse=True)
+        self.sheets = sheets
+        self.live: dict[str, dict[str, str]] = {}
+        self.dropped: dict[tuple[str, int], dict[str, str]] = {}
+        self.height = -1
+        self.written: dict[tuple[str, int | None, str], tuple[str | None, int | None]] = {}
+
+    def operation(self, height: int, told: Sequence[int], operation: Operation) -> None:
+        """Carry out one operation, after the drops of its delivery."""
+        self.advance(height)
+        is_late = operation.dropped_index is not None
+        life = operation.table_index if is_late else None
+        rows = self._late_rows(operation) if is_late else self.live.setdefault(operation.table_id, {})
+        result, changes = execute(operation, rows)
+        apply(rows, changes)
+        self._note(operation.table_id, life, changes, told[0])
+        self.sheets.add(RESULT, height, self.group, *told, operation.type, result.rows_changed, result.error)
+
+    def advance(self, height: int) -> None:
+        """Go on to a delivery: tables that were dropped up to it lose their rows."""
+        while self.drops and self.drops[-1].height <= height:
+            drop = self.drops.pop()
+            self._start(drop.height)
+            self._drop(drop)
+        self._start(height)
+
+    def end(self) -> None:
+        """Make the drops that are left, and write the last delivery."""
+        if self.drops:
+            self.advance(self.drops[0].height)
+        self._start(-1)
+
+    def _late_rows(self, operation: Operation) -> dict[str, str]:
+        return self.dropped.setdefault((operation.table_id, operation.table_index), {})
+
+    def _drop(self, drop: Drop) -> None:
+        rows = self.live.pop(drop.table_id, {})
+        self.dropped.setdefault((drop.table_id, drop.table_index), {}).update(rows)
+        self._note(drop.table_id, None, dict.fromkeys(rows), None)
+        self._note(drop.table_id, drop.table_index, dict(rows), None)
+
+    def _note(self, table_id: str, life: int | None, changes: Changes, log_index: int | None) -> None:
+        for key, row in changes.items():
+            self.written[table_id, life, key] = (row, log_index)
+
+    def _start(self, height: int) -> None:
+        """Another delivery begins: write what the one before changed."""
+        if height == self.height:
+            return
+        for (table_id, life, key), (row, log_index) in self.written.items():
+            values = (self.height, self.group, table_id, key, *shown_key(key), row, log_index, row is None)
+            if life is None:
+                self.sheets.add(ROW, *values)
+            else:
+                self.sheets.add(ASIDE, *values, life)
+        self.written = {}
+        self.height = height

@@ -1,0 +1,64 @@
+"""The stages of a replica: deliveries to commands, commands to its state, and from that to its health."""
+
+from pyspark.sql import functions as F
+
+from chainlake.errors import BrokenPromise
+from chainlake.lake.stage import Batch, Output, Stage
+from chainlake.replica import decode
+from chainlake.replica.columns import spark_ddl
+from chainlake.replica.invariants import replica_problems
+from chainlake.replica.parts import parts
+from chainlake.replica.silver import silver
+
+SMALL_ROW_GROUPS = {"parquet.block.size": str(2 << 20)}
+"""So that of what waits only the part is read that Meta satisfies."""
+SILVER = tuple(
+    f"silver.{name}"
+    for name in ("meta_objects", "meta_changes", "data_rows", "dropped_rows", "pending_commands", "applied", "command_results")
+)
+
+
+def replica_stages() -> tuple[Stage, ...]:
+    """From entries to the state of a replica."""
+    return (
+        Stage("bronze.replica", "raft", ("bronze.commands",), ("raw.replica",), bronze, max_blocks=100_000),
+        Stage(
+            "silver.replica",
+            "raft",
+            SILVER,
+            ("bronze.replica",),
+            silver,
+            max_blocks=100_000,
+            write_settings=SMALL_ROW_GROUPS,
+            verify=replica_problems,
+        ),
+        Stage("gold.replica", "raft", ("gold.replica_health",), ("silver.replica",), gold, max_blocks=100_000),
+    )
+
+
+def bronze(batch: Batch) -> Output:
+    """Every entry as a command. One that cannot be understood stops the replica: others may have understood it."""
+    ((chain, _),) = batch.ranges.items()
+    entries = batch.read("raw.transactions").select("_height", "tx_index", "payload")
+    count = parts(batch, "raw.replica", "raw.transactions")
+    entries = entries.repartition(count) if count > 1 else entries
+    commands = batch.keep(entries.mapInArrow(decode.decode_entries, spark_ddl(decode.SCHEMA)))
+    wrong = commands.filter("error IS NOT NULL").agg(F.min(F.struct("_height", "tx_index", "error"))).collect()[0][0]
+    if wrong is not None:
+        raise BrokenPromise(f"{chain}: entry {wrong[1]} of delivery {wrong[0]}: {wrong[2]}", height=wrong[0])
+    return Output({"bronze.commands": commands.withColumn("_chain", F.lit(chain))})
+
+
+def gold(batch: Batch) -> Output:
+    """The health of each log after each delivery that changed it."""
+    pending = F.col("applied_index") - F.col("executed_index")
+    rows = batch.read("silver.applied").withColumns(
+        {
+            "pending": pending,
+            "status": F.when(pending > 0, "catching_up").otherwise("caught_up"),
+            "fresh": pending == 0,
+            "eligible_leader": pending == 0,
+            "changed_height": F.col("_height"),
+        }
+    )
+    return Output({"gold.replica_health": rows.coalesce(1)})

@@ -1,0 +1,52 @@
+"""Replicas over HTTP: their health, and their rows."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from chainlake.errors import BadInput
+from chainlake.replica.query import CAUGHT_UP, NotFresh, ReplicaReader
+from chainlake.serve.router import Request, Response, Router, json_response
+
+
+class ReplicaRoutes:
+    """`/replica`, `/replica/{id}/health` and `/replica/{id}/rows/{table}?user=…&stale=true`."""
+
+    def __init__(self, reader: ReplicaReader) -> None:
+        self._reader = reader
+
+    def add_to(self, router: Router) -> None:
+        router.add("GET", "/replica", self._list)
+        router.add("GET", "/replica/{id}/health", self._health)
+        router.add("GET", "/replica/{id}/rows/{table}", self._rows)
+
+    async def _list(self, request: Request) -> Response:
+        return await _answer(lambda: (self._reader.names(), 200))
+
+    async def _health(self, request: Request) -> Response:
+        """200 for a replica that has caught up, 503 for one that has not, so that a load balancer can tell."""
+
+        def look() -> tuple[Any, int]:
+            health = self._reader.health(request.params["id"])
+            return health.to_json(), 200 if health.status == CAUGHT_UP else 503
+
+        return await _answer(look)
+
+    async def _rows(self, request: Request) -> Response:
+        def look() -> tuple[Any, int]:
+            stale = request.query.get("stale", "false") == "true"
+            found = self._reader.read(request.params["id"], request.params["table"], request.query.get("user"), stale)
+            return vars(found), 200
+
+        return await _answer(look)
+
+
+async def _answer(look: Callable[[], tuple[Any, int]]) -> Response:
+    """Files are read in a thread, so that others are not kept waiting."""
+    try:
+        value, status = await asyncio.to_thread(look)
+    except BadInput as error:
+        return json_response({"error": str(error)}, 404)
+    except NotFresh as error:
+        return json_response({"error": str(error)}, 409)
+    return json_response(value, status)

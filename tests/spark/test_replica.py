@@ -1,0 +1,186 @@
+"""Replicas from files to state: whatever the order of arrival, the batches, crashes and rollbacks, every delivery shows what the
+plain rules give, and all replicas end alike."""
+
+import base64
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainlake.errors import BadInput
+from chainlake.lake import Lake
+from chainlake.lake.home import Home
+from chainlake.lake.verify import verify
+from chainlake.replica.entries import Entry
+from chainlake.replica.envelope import encode
+from chainlake.replica.groups import group_of
+from chainlake.replica.leader import Leader
+from chainlake.replica.migrate import unite
+from chainlake.replica.query import NotFresh, ReplicaReader
+from chainlake.replica.replica import Replica
+from tests.unit.replica_batches import Tables
+from tests.unit.replica_making import data_command, deliveries, history
+from tests.unit.test_replica_rules import SETUP, insert, proposed
+
+STAGES = ("bronze.replica", "silver.replica", "gold.replica")
+NAMES = {
+    "objects": "silver.meta_objects",
+    "rows": "silver.data_rows",
+    "pending": "silver.pending_commands",
+    "applied": "silver.applied",
+    "results": "silver.command_results",
+}
+
+Given = Sequence[Sequence[Entry]]
+
+
+def line(number: int, entries: Iterable[Entry]) -> dict[str, Any]:
+    """A delivery; every third entry is given as bytes."""
+    made = []
+    for entry in entries:
+        place = {"group": entry.group, "log_index": entry.log_index, "log_term": entry.log_term}
+        if entry.log_index % 3:
+            made.append({**place, "command": entry.command})
+        else:
+            made.append({**place, "command_bytes": base64.b64encode(encode(entry.command)).decode()})
+    return {"delivery": number, "entries": made}
+
+
+def write(path: Path, given: Given) -> str:
+    path.write_text("".join(json.dumps(line(number, one)) + "\n" for number, one in enumerate(given, 1)), encoding="utf-8")
+    return str(path)
+
+
+def ingest(lake: Lake, chain: str, path: Path, given: Given, **options: str) -> None:
+    lake.ingest(chain, "raft", write(path / f"{chain}.jsonl", given), options)
+
+
+def run(lake: Lake, chain: str, max_blocks: int | None = None, stages: Sequence[str] = STAGES) -> None:
+    for stage in stages:
+        done = lake.run_stage(stage, chains=chain, max_blocks=max_blocks)
+        assert list(done["status"]) == ["ok"], list(done["error"])
+
+
+def compare(lake: Lake, chain: str, given: Given, unified: bool = True) -> Replica:
+    """Every delivery, in all tables, beside the plain replica."""
+    held = {name: [row.asDict() for row in lake.history(table, chain=chain).collect()] for name, table in NAMES.items()}
+    tables, replica = Tables(held), Replica(unified)
+    for height, delivery in enumerate(given, 1):
+        replica.deliver(delivery)
+        tables.compare(replica, height)
+    return replica
+
+
+def findings(lake: Lake, chain: str) -> list[str]:
+    return [f.what for f in verify(lake, "silver.replica") if chain in f.what]
+
+
+def test_every_delivery_is_exact_through_batches_and_rollbacks(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+    rng = random.Random(7)
+    given = deliveries(rng, history(rng, 150), meta_weight=0.2)[:60]
+    ingest(full_lake, chain, tmp_path, given)
+    run(full_lake, chain, 22, STAGES[:2])
+    replica = compare(full_lake, chain, given)
+    assert replica.waiting() and any(one.result.error for one in replica.results), "a test that proves nothing"
+    full_lake.rollback("silver.replica", chain, 31, why="a test")
+    compare(full_lake, chain, given[:31])
+    run(full_lake, chain)
+    assert findings(full_lake, chain) == []
+    health = {row.group_name: row for row in full_lake.table("gold.replica_health", chain=chain).collect()}
+    waiting = replica.waiting()
+    assert {group for group, row in health.items() if row.status == "catching_up"} == set(waiting)
+    assert {row.pending for group, row in health.items() if group in waiting} == {len(one) for one in waiting.values()}
+    assert all(row.fresh == row.eligible_leader == (group not in waiting) for group, row in health.items())
+
+
+KILLED = """
+import sys
+from chainlake.lake import open_lake
+lake = open_lake(sys.argv[1], schema_prefix=sys.argv[2])
+lake.run_stage("silver.replica", chains=sys.argv[3], max_blocks=1)
+"""
+
+
+def test_three_replicas_one_isolated_and_killed_while_entries_wait(
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path
+) -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    data = proposed(insert("alice", 1), insert("bob", 1), insert("alice", 2), insert(None, 1), leader=leader)
+    assert group_of("alice") != group_of("bob")
+    prompt = [[entry] for entry in (*meta, *data)]
+    rejoined = [data, *([entry] for entry in meta)]
+    late_by_one = [meta[:3], data, meta[3:]]
+    names = [f"{chain}-{which}" for which in "abc"]
+    for name, given in zip(names, (prompt, late_by_one, rejoined), strict=True):
+        ingest(full_lake, name, tmp_path, given)
+    for stage, which in (("bronze.replica", names), ("silver.replica", names[:2]), ("gold.replica", names[:2])):
+        full_lake.run_stage(stage, chains=which)
+    for failpoint in ("after_append:3", "after_ledger:1"):
+        environment = {**os.environ, "LAKE_FAILPOINT": failpoint}
+        command = [sys.executable, "-c", KILLED, str(home.path), full_lake.namespace.prefix, names[2]]
+        assert subprocess.run(command, env=environment, capture_output=True, timeout=180, check=False).returncode == -9, failpoint
+    held = full_lake.table("silver.pending_commands", chain=names[2])
+    assert held.count() == 4, "what waits survived the kill"
+    reader = ReplicaReader(home.path, full_lake.namespace.prefix)
+    behind = reader.health(names[2])
+    assert (behind.status, behind.meta_index, behind.eligible_leader) == ("catching_up", 0, False)
+    assert {(group.pending, group.waits_for, group.waiting_since) for group in behind.groups} == {(2, 4, 1), (1, 4, 1)}
+    with pytest.raises(NotFresh, match="waits for Meta index 4 since delivery 1, 2 entries are pending"):
+        reader.read(names[2], "app.t", "alice")
+    stale = reader.read(names[2], "app.t", "alice", stale=True)
+    assert (stale.rows, stale.pending, stale.waits_for) == ([], 2, 4)
+    run(full_lake, names[2])
+    assert reader.health(names[2]).eligible_leader and reader.health(names[2], height=4).status == "catching_up"
+    assert reader.read(names[2], "app.t", "alice").rows == [{"id": 1}, {"id": 2}]
+    assert reader.read(names[2], "app.t").rows == [{"id": 1}], "shared rows"
+    ends = [compare(full_lake, name, given) for name, given in zip(names, (prompt, late_by_one, rejoined), strict=True)]
+    assert ends[0].visible_rows() == ends[1].visible_rows() == ends[2].visible_rows() and len(ends[0].visible_rows()) == 4
+    assert not any(one.result.error for end in ends for one in end.results), "no provider not found"
+    applied = full_lake.table("silver.command_results", chain=names[2]).filter("type = 'Insert'").collect()
+    assert {row.height for row in applied} == {5} and {row.received_height for row in applied} == {1}
+    assert full_lake.table("silver.data_rows", chain=names[2], height=4).count() == 0, "visible only with the Meta it needs"
+
+
+@pytest.mark.parametrize("fault", ["gap", "term", "unknown"])
+def test_logs_that_contradict_themselves_stop_the_replica_before_them(
+    full_lake: Lake, chain: str, tmp_path: Path, fault: str
+) -> None:
+    meta = proposed(*SETUP)
+    wrong, stage, message = {
+        "gap": (meta[3]._replace(log_index=9), "silver.replica", "delivery 3: meta 9 came where 4 is expected"),
+        "term": (meta[0]._replace(log_term=2), "silver.replica", "meta 1 came again with term 2 in place of 1"),
+        "unknown": (meta[3]._replace(command={"type": "Fly"}), "bronze.replica", "entry 0 of delivery 3: 'Fly' is not a kind"),
+    }[fault]
+    given = [meta[:2], [meta[0], meta[2]], [wrong], [meta[3]]]
+    ingest(full_lake, chain, tmp_path, given)
+    done = [full_lake.run_stage(name, chains=chain) for name in STAGES[:2]]
+    said = done[STAGES.index(stage)]
+    assert said["status"][0] == "degraded" and message in said["error"][0], said["error"][0]
+    compare(full_lake, chain, given[:2])
+    with pytest.raises(BadInput):
+        full_lake.table("silver.applied", chain=chain, height=3)
+
+
+def test_a_rollout_is_rehearsed_with_three_logs_and_there_is_no_way_back(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+    rng = random.Random(3)
+    given: list[list[Entry]] = deliveries(rng, history(rng, 25, unified=False))
+    old = Replica(unified=False)
+    for delivery in given:
+        old.deliver(delivery)
+    snapshot = unite(old)
+    leader = Leader(9, {group: index for group, (index, _) in old.applied().items()}, snapshot.log_index)
+    given += [[leader.propose(data_command(rng)), snapshot], [leader.propose(data_command(rng)) for _ in range(5)]]
+    given[-2].reverse()
+    back = Entry("meta:users", leader.ends["meta:users"] + 1, 9, {"type": "Blank"})
+    ingest(full_lake, chain, tmp_path, [*given, [back]], unified_meta="false")
+    full_lake.run_stage("bronze.replica", chains=chain)
+    done = full_lake.run_stage("silver.replica", chains=chain, max_blocks=len(given) // 2)
+    assert done["status"][0] == "degraded" and "there is no way back" in done["error"][0]
+    compare(full_lake, chain, given, unified=False)

@@ -1,0 +1,93 @@
+"""A cluster in files: what each replica receives, when it is cut off, and after it has rejoined."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainlake.cli.main import main
+from chainlake.errors import BadInput
+from chainlake.replica.cluster import Cluster
+from chainlake.replica.entries import read_entry
+from chainlake.replica.replica import Replica
+from tests.unit.test_replica_rules import ALICE, SETUP, insert
+
+
+def played(cluster: Cluster, replica: str) -> Replica:
+    """A replica that has received its file."""
+    made = Replica(cluster.started_unified)
+    for number, line in enumerate((cluster.directory / f"{replica}.jsonl").read_text().splitlines(), 1):
+        delivery: dict[str, Any] = json.loads(line)
+        assert delivery["delivery"] == number
+        made.deliver([read_entry(entry) for entry in delivery["entries"]])
+    return made
+
+
+def test_a_replica_that_is_cut_off_from_meta_waits_and_catches_up_after_it_rejoins(tmp_path: Path) -> None:
+    cluster = Cluster.create(tmp_path / "shop", "abc")
+    cluster.isolate("c", "meta")
+    cluster.isolate("b")
+    cluster.propose([*SETUP, insert("alice", 1), insert("bob", 1)])
+    cluster = Cluster.load(tmp_path / "shop")
+    assert cluster.deliver() == {"a": 6, "b": 0, "c": 2}
+    assert cluster.deliver() == {"a": 0, "b": 0, "c": 0}, "nothing is sent twice"
+    assert len(played(cluster, "c").waiting()) == 2 and played(cluster, "c").visible_rows() == {}
+    cluster.rejoin("c")
+    cluster.rejoin("b")
+    assert cluster.deliver("c", only="meta", most=3) == {"c": 3}
+    assert len(played(cluster, "c").waiting()) == 2
+    assert cluster.deliver() == {"a": 0, "b": 6, "c": 1}
+    ends = [played(cluster, name).visible_rows() for name in "abc"]
+    assert ends[0] == ends[1] == ends[2] and len(ends[0]) == 2
+
+
+def test_a_cluster_with_three_meta_logs_is_migrated_once(tmp_path: Path) -> None:
+    cluster = Cluster.create(tmp_path / "shop", "a", unified=False)
+    cluster.propose([*SETUP, insert("alice", 1)])
+    assert not cluster.unified and {entry.required for entry in cluster.log()} == {0}
+    assert cluster.migrate().log_index == 5
+    assert cluster.unified
+    (stamped,) = cluster.propose([insert("alice", 2)])
+    assert stamped.required == 5
+    cluster.deliver()
+    assert len(played(cluster, "a").visible_rows()) == 2
+    with pytest.raises(BadInput, match="no second migration and no way back"):
+        cluster.migrate()
+
+
+def test_a_wrong_command_appends_nothing(tmp_path: Path) -> None:
+    cluster = Cluster.create(tmp_path / "shop", "ab")
+    with pytest.raises(BadInput, match="'Fly' is not a kind of command"):
+        cluster.propose([ALICE, {"type": "Fly"}])
+    assert cluster.log() == []
+    (first,), (second,) = cluster.propose([ALICE]), cluster.propose([{"type": "Blank"}], "meta", new_term=True)
+    assert (first.log_term, second.log_term, second.log_index) == (1, 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["propose", "none", "{}"], "there is no cluster 'none': there are shop"),
+        (["propose", "../shop", "{}"], "is no name for a cluster"),
+        (["propose", "shop", "{}"], "is not a kind of command"),
+        (["propose", "shop", "[]"], "a command is a JSON object"),
+        (["propose", "shop", "{"], "not JSON"),
+        (["propose", "shop", '{"type":"Blank"}'], "say in which group"),
+        (["propose", "shop", '{"type":"Blank"}', "--group", "data:user:99"], "is not a group"),
+        (["isolate", "shop", "z"], "shop has no replica 'z': there are a, b"),
+        (["deliver", "shop", "--most", "x"], "a whole number is expected"),
+        (["deliver", "shop", "--most", "0"], "at least 1"),
+        (["deliver", "shop", "--only", "data:user:99"], "is not a group"),
+        (["migrate", "shop"], "united already"),
+        (["health"], "there is no lake in"),
+    ],
+)
+def test_what_users_get_wrong_is_said_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.setenv("LAKE_HOME", str(tmp_path))
+    Cluster.create(tmp_path / "clusters" / "shop", "ab")
+    assert main(["replica", *arguments, "--home", str(tmp_path)]) == 2
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1

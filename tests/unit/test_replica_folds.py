@@ -1,0 +1,104 @@
+"""Any order of arrival leads to the same state, and the folds of a batch agree with the plain replica at every delivery."""
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainlake.errors import BrokenPromise
+from chainlake.replica.entries import Entry
+from chainlake.replica.groups import META
+from chainlake.replica.leader import Leader
+from chainlake.replica.migrate import unite
+from chainlake.replica.replica import Replica, perfect
+from tests.unit.replica_batches import Tables
+from tests.unit.replica_making import data_command, deliveries, history
+
+SEEDS = st.integers(0, 1 << 32)
+
+
+def outcome(replica: Replica) -> tuple[object, ...]:
+    """What replicas have to agree on when all logs are delivered."""
+    results = {(one.group, one.log_index, one.type, one.result) for one in replica.results}
+    return replica.visible_rows(), results, replica.meta.objects, replica.applied()
+
+
+@settings(max_examples=60)
+@given(SEEDS, st.sampled_from((0.05, 1.0, 20.0)))
+def test_every_order_of_delivery_converges_to_the_perfect_replica(seed: int, meta_weight: float) -> None:
+    rng = random.Random(seed)
+    entries = history(rng, 120)
+    replica = Replica()
+    for delivery in deliveries(rng, entries, meta_weight):
+        replica.deliver(delivery)
+        for shard in replica.shards.values():
+            assert all(one.watermark > replica.meta_index for one in shard.pending[:1]), "satisfied, and still waiting"
+        required = {(entry.group, entry.log_index): entry.required for entry in entries}
+        late = [one for one in replica.results if one.delivery == replica.delivery and one.group != META]
+        assert all(required[one.group, one.log_index] <= replica.meta_index for one in late), "carried out before its Meta"
+    assert replica.waiting() == {}
+    assert outcome(replica) == outcome(perfect(entries))
+
+
+@settings(max_examples=40)
+@given(SEEDS, st.sampled_from((0.05, 1.0)))
+def test_batches_of_any_size_have_the_state_of_the_replica_at_every_delivery(seed: int, meta_weight: float) -> None:
+    rng = random.Random(seed)
+    given_ = deliveries(rng, history(rng, 60), meta_weight)
+    tables, at = Tables(), 0
+    while at < len(given_):
+        size = rng.choice((1, 2, 5, 40))
+        tables.fold(given_[at : at + size])
+        at += size
+    replica = Replica()
+    for height, delivery in enumerate(given_, 1):
+        replica.deliver(delivery)
+        tables.compare(replica, height)
+
+
+@settings(max_examples=20)
+@given(SEEDS)
+def test_commands_without_a_watermark_run_against_the_meta_at_hand(seed: int) -> None:
+    rng = random.Random(seed)
+    entries = [
+        entry._replace(command={key: value for key, value in entry.command.items() if key != "required_meta_index"})
+        if rng.random() < 0.5
+        else entry
+        for entry in history(rng, 60)
+    ]
+    given_ = deliveries(rng, entries, 0.1)
+    replica, tables = Replica(), Tables()
+    tables.fold(given_[: len(given_) // 2])
+    tables.fold(given_[len(given_) // 2 :])
+    for height, delivery in enumerate(given_, 1):
+        replica.deliver(delivery)
+        tables.compare(replica, height)
+
+
+@settings(max_examples=20)
+@given(SEEDS)
+def test_three_meta_logs_are_followed_and_then_united(seed: int) -> None:
+    rng = random.Random(seed)
+    entries = history(rng, 50, unified=False)
+    assert {entry.group for entry in entries} >= {"meta:system", "meta:users"}
+    given_ = deliveries(rng, entries)
+    old = Replica(unified=False)
+    for delivery in given_:
+        old.deliver(delivery)
+    snapshot = unite(old)
+    assert snapshot.log_index == old.meta_index + 1
+    ends = {group: index for group, (index, _) in old.applied().items()}
+    given_.append([snapshot])
+    leader = Leader(9, ends, snapshot.log_index)
+    given_ += [[leader.propose(data_command(rng))] for _ in range(10)]
+    replica, tables = Replica(unified=False), Tables()
+    tables.fold(given_[:-5])
+    tables.fold(given_[-5:])
+    for height, delivery in enumerate(given_, 1):
+        replica.deliver(delivery)
+        tables.compare(replica, height)
+    assert replica.unified and replica.meta_index == snapshot.log_index
+    assert replica.meta.objects.keys() == old.meta.objects.keys()
+    with pytest.raises(BrokenPromise, match="no way back"):
+        replica.deliver([Entry("meta:users", ends.get("meta:users", 0) + 1, 9, {"type": "Blank"})])

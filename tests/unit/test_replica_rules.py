@@ -1,0 +1,284 @@
+"""The rules one by one: each failure of the original, the order of checks and errors, logs that contradict themselves."""
+
+from typing import Any
+
+import pytest
+
+from chainlake.errors import BadInput, BrokenPromise
+from chainlake.replica.entries import Entry, read_entry
+from chainlake.replica.groups import GROUP_IDS, GROUPS, META, SHARED, group_of
+from chainlake.replica.leader import Leader, route
+from chainlake.replica.migrate import check_flag, unite
+from chainlake.replica.replica import Replica, perfect
+from chainlake.replica.rules import row_key
+
+COLUMNS = ["id", "name"]
+
+
+def create_table(table_id: str = "app.t", columns: list[str] = COLUMNS) -> dict[str, Any]:
+    return {"type": "CreateTable", "table_id": table_id, "columns": columns, "primary_key": "id"}
+
+
+def insert(user_id: str | None, *ids: Any, table_id: str = "app.t", **more: Any) -> dict[str, Any]:
+    user = {} if user_id is None else {"user_id": user_id}
+    return {"type": "Insert", "table_id": table_id, **user, "rows": [{"id": one, **more} for one in ids]}
+
+
+NAMESPACE = {"type": "CreateNamespace", "namespace_id": "app"}
+ALICE = {"type": "CreateUser", "user_id": "alice", "role": "user"}
+BOB = {"type": "CreateUser", "user_id": "bob", "role": "user"}
+SETUP = [NAMESPACE, create_table(), ALICE, BOB]
+
+
+def proposed(*commands: dict[str, Any], leader: Leader | None = None) -> list[Entry]:
+    leader = leader or Leader()
+    return [leader.propose(command) for command in commands]
+
+
+def result_of(replica: Replica, entry: Entry) -> tuple[int, str | None]:
+    (found,) = [tuple(one.result) for one in replica.results if (one.group, one.log_index) == entry[:2]]
+    return found  # type: ignore[return-value]
+
+
+def after(*commands: dict[str, Any]) -> tuple[int, str | None]:
+    """The result of the last command."""
+    entries = proposed(*commands)
+    replica = Replica()
+    for entry in entries:
+        replica.deliver([entry])
+    return result_of(replica, entries[-1])
+
+
+# What the original got wrong
+
+
+def test_the_leader_stamps_every_data_command_with_its_meta_index() -> None:
+    leader = Leader()
+    proposed(*SETUP, leader=leader)
+    commands = [insert("alice", 1), insert(None, 1), {"type": "Delete", "table_id": "app.t", "user_id": "bob", "pk_values": [1]}]
+    assert [entry.required for entry in proposed(*commands, leader=leader)] == [4, 4, 4]
+    leader.propose({"type": "Blank"}, META)
+    assert leader.propose(insert("alice", 2)).required == 5
+
+
+def test_a_later_entry_never_overtakes_one_that_waits() -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    first = leader.propose(insert("alice", 1, name="old"))
+    second = Entry(first.group, 2, 1, {**insert("alice", 1, name="new"), "required_meta_index": 3})
+    replica = Replica()
+    replica.deliver([first, second])
+    replica.deliver(meta[:3])
+    assert replica.waiting() == {first.group: [1, 2]}, "index 3 would satisfy the second, but it stands behind the first"
+    replica.deliver(meta[3:])
+    assert replica.visible_rows() == {(first.group, "app.t", row_key("alice", 1)): '{"id":1,"name":"old"}'}
+    assert result_of(replica, second) == (0, "primary key exists")
+
+
+def test_meta_alone_drains_what_waits() -> None:
+    leader = Leader()
+    meta, data = proposed(*SETUP, leader=leader), [leader.propose(insert("alice", 1))]
+    replica = Replica()
+    replica.deliver(data)
+    assert replica.visible_rows() == {} and replica.applied() == {data[0].group: (1, 1)}, "buffered is applied, in Raft's words"
+    replica.deliver(meta)
+    assert len(replica.visible_rows()) == 1 and replica.waiting() == {}
+
+
+@pytest.mark.parametrize(
+    "marker", [{"type": "Blank"}, {"type": "Membership", "nodes": ["a"]}, {"type": "Snapshot", "objects": []}]
+)
+def test_entries_that_change_nothing_advance_the_meta_index(marker: dict[str, Any]) -> None:
+    marker_entry = Entry(META, 1, 1, marker)
+    waiting = Entry(SHARED, 1, 1, {**insert(None, 1), "required_meta_index": 1})
+    replica = Replica()
+    replica.deliver([waiting])
+    replica.deliver([marker_entry])
+    assert replica.meta_index == 1 and replica.waiting() == {}
+    assert result_of(replica, waiting) == (0, "table not found"), "a real error, recorded: never a drop"
+
+
+def test_an_error_while_draining_loses_none_of_the_others() -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    data = proposed(insert("alice", 1), insert("alice", 1), insert("alice", 2), leader=leader)
+    replica = Replica()
+    replica.deliver(data)
+    replica.deliver(meta)
+    assert [result_of(replica, entry) for entry in data] == [(1, None), (0, "primary key exists"), (1, None)]
+
+
+def test_a_meta_command_that_fails_advances_the_index() -> None:
+    entries = proposed(NAMESPACE, NAMESPACE)
+    replica = perfect(entries)
+    assert replica.meta_index == 2 and result_of(replica, entries[1]) == (0, "namespace exists")
+
+
+# Determinism: Meta as of the watermark
+
+
+def test_a_command_stamped_before_a_drop_has_the_same_result_after_it() -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    early, late = proposed(insert("alice", 1), insert("alice", 1), leader=leader)
+    meta += proposed({"type": "DropTable", "table_id": "app.t"}, create_table(), leader=leader)
+    anew = leader.propose(insert("alice", 1, name="anew"))
+    prompt, tardy = Replica(), Replica()
+    for delivery in (meta[:4], [early], [late], meta[4:], [anew]):
+        prompt.deliver(delivery)
+    for delivery in (meta[:4], [early], meta[4:], [late], [anew]):
+        tardy.deliver(delivery)
+    for replica in (prompt, tardy):
+        assert [result_of(replica, one) for one in (early, late, anew)] == [(1, None), (0, "primary key exists"), (1, None)]
+        assert list(replica.visible_rows().values()) == ['{"id":1,"name":"anew"}']
+
+
+def test_a_lock_counts_from_its_index_on_whenever_the_command_arrives() -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    before = leader.propose(insert("alice", 1))
+    meta.append(leader.propose({"type": "SetUserLocked", "user_id": "alice", "locked": True}))
+    behind = leader.propose(insert("alice", 2))
+    replica = Replica()
+    replica.deliver(meta)
+    replica.deliver([before, behind])
+    assert [result_of(replica, one) for one in (before, behind)] == [(1, None), (0, "user locked")]
+
+
+# Results
+
+
+@pytest.mark.parametrize(
+    ("commands", "expected"),
+    [
+        ([{"type": "DeleteNamespace", "namespace_id": "app"}], "namespace not found"),
+        ([create_table()], "namespace not found"),
+        ([*SETUP, {"type": "DeleteNamespace", "namespace_id": "app"}], "namespace not empty"),
+        ([*SETUP, {"type": "CreateNamespaceIfNotExists", "namespace_id": "app"}], None),
+        ([*SETUP, create_table()], "table exists"),
+        ([{"type": "DropTable", "table_id": "app.t"}], "table not found"),
+        ([{"type": "AlterTable", "table_id": "app.t", "add_columns": []}], "table not found"),
+        ([ALICE, ALICE], "user exists"),
+        ([{"type": "RecordLogin", "user_id": "alice", "at": 1}], "user not found"),
+        ([{"type": "SetUserLocked", "user_id": "alice", "locked": True}], "user not found"),
+        ([{"type": "CompleteJob", "job_id": "j"}], "job not found"),
+        ([NAMESPACE, insert("nobody", None, table_id="app.none", colour=1)], "table not found"),
+        ([*SETUP, insert("nobody", None, colour=1)], "user not found"),
+        ([*SETUP, {"type": "SetUserLocked", "user_id": "bob", "locked": True}, insert("bob", None, colour=1)], "user locked"),
+        ([*SETUP, insert("alice", None, colour=1)], "unknown column"),
+        ([*SETUP, insert("alice", None)], "primary key missing"),
+        ([*SETUP, {"type": "Insert", "table_id": "app.t", "user_id": "bob", "rows": [{"name": 1}]}], "primary key missing"),
+        ([*SETUP, insert("alice", 1, 1)], "primary key exists"),
+        (
+            [*SETUP, {"type": "Update", "table_id": "app.t", "user_id": "bob", "filter": {"name": 1}, "updates": {}}],
+            "primary key missing",
+        ),
+    ],
+)
+def test_errors_in_the_order_of_the_checks(commands: list[dict[str, Any]], expected: str | None) -> None:
+    assert after(*commands) == (0, expected)
+
+
+def test_rows_changed() -> None:
+    held = [*SETUP, insert("alice", 1, 2, "1")]
+    change = {"table_id": "app.t", "user_id": "alice"}
+    assert after(*held) == (3, None)
+    assert after(*held, insert("bob", 1)) == (1, None), "rows of users are separate"
+    assert after(*held, {"type": "Update", **change, "filter": {"id": 1}, "updates": {"name": "x"}}) == (1, None)
+    assert after(*held, {"type": "Update", **change, "filter": {"id": 9}, "updates": {"name": "x"}}) == (0, None)
+    assert after(*held, {"type": "Update", **change, "filter": {"id": 1}, "updates": {"id": 2}}) == (0, "primary key exists")
+    assert after(*held, {"type": "Delete", **change, "pk_values": [1, "1", 7]}) == (2, None)
+    altered = {"type": "AlterTable", "table_id": "app.t", "add_columns": ["colour"]}
+    assert after(*held, altered, insert("alice", 5, colour="red")) == (1, None)
+
+
+# Logs that contradict themselves
+
+
+def test_gaps_and_changed_terms_break_the_promise_and_the_same_again_does_not() -> None:
+    entries = proposed(*SETUP)
+    replica = Replica()
+    replica.deliver(entries[:2])
+    replica.deliver([entries[0], entries[1], entries[0]])
+    assert replica.meta_index == 2
+    with pytest.raises(BrokenPromise, match="meta 4 came where 3 is expected"):
+        replica.deliver([entries[3]])
+    with pytest.raises(BrokenPromise, match="meta 1 came again and is another entry"):
+        replica.deliver([entries[0]._replace(log_term=2)])
+    with pytest.raises(BrokenPromise, match="meta 2 came again"):
+        replica.deliver([entries[1]._replace(command={"type": "Blank"})])
+
+
+# Groups, routes, migration
+
+
+@pytest.mark.parametrize(
+    ("user", "shard"), [("alice", 0), ("bob", 17), ("user123", 21), ("user1", 11), ("user2", 30), ("user_456", 8), ("", 15)]
+)
+def test_users_are_routed_by_siphash(user: str, shard: int) -> None:
+    assert group_of(user) == f"data:user:{shard:02d}" and GROUP_IDS[group_of(user)] == 100 + shard
+    assert len(GROUPS) == len(GROUP_IDS) == 34 and GROUP_IDS[META] == 10 and GROUP_IDS[SHARED] == 200
+
+
+def test_commands_have_one_place() -> None:
+    assert route(insert(None, 1)) == SHARED and route(ALICE) == META and route(ALICE, unified=False) == "meta:users"
+    with pytest.raises(BadInput, match="goes to data:user:00, not to data:user:01"):
+        route(insert("alice", 1), group="data:user:01")
+    with pytest.raises(BadInput, match="say in which group"):
+        Leader().propose({"type": "Blank"})
+
+
+def test_the_flag_goes_one_way() -> None:
+    check_flag(was=False, wanted=True)
+    with pytest.raises(BadInput, match="cannot go back to false"):
+        check_flag(was=True, wanted=False)
+    with pytest.raises(BadInput, match="united already"):
+        unite(Replica())
+    with pytest.raises(BadInput, match="empty"):
+        unite(Replica(unified=False))
+
+
+def test_without_the_united_log_data_before_meta_fails_as_it_used_to() -> None:
+    leader = Leader(unified=False)
+    meta, data = proposed(*SETUP, leader=leader), [leader.propose(insert("alice", 1))]
+    replica = Replica(unified=False)
+    replica.deliver(data)
+    assert result_of(replica, data[0]) == (0, "table not found")
+    replica.deliver(meta)
+    assert replica.visible_rows() == {}
+    with pytest.raises(BrokenPromise, match="has a watermark"):
+        replica.deliver([data[0]._replace(log_index=2, command={**data[0].command, "required_meta_index": 1})])
+    with pytest.raises(BrokenPromise, match="united by a Snapshot first"):
+        replica.deliver([Entry(META, 1, 1, ALICE)])
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ([], "an object is expected"),
+        ({"group": "meta", "log_index": 0, "log_term": 1, "command": {"type": "Blank"}}, "logs count from 1"),
+        ({"group": "meta", "log_index": True, "log_term": 1, "command": {"type": "Blank"}}, "log_index is True"),
+        ({"group": "meta", "log_index": 1, "log_term": -1, "command": {"type": "Blank"}}, "log_term is -1"),
+        ({"group": "meta", "log_index": 1, "log_term": 1}, "one of command and command_bytes"),
+        ({"group": "meta", "log_index": 1, "log_term": 1, "command_bytes": "*"}, "base64 is expected"),
+        ({"group": "data:user:32", "log_index": 1, "log_term": 1, "command": {"type": "Blank"}}, "is not a group"),
+        ({"group": ["meta"], "log_index": 1, "log_term": 1, "command": {"type": "Blank"}}, "is not a group"),
+        ({"group": "data:user:00", "log_index": 1, "log_term": 1, "command": ALICE}, "belongs to meta:users"),
+        ({"group": "meta", "log_index": 1, "log_term": 1, "command": insert(None, 1)}, "belongs to a data group"),
+        ({"group": "data:user:00", "log_index": 1, "log_term": 1, "command": insert(None, 1)}, "has no user_id"),
+        ({"group": SHARED, "log_index": 1, "log_term": 1, "command": insert("alice", 1)}, "has a user_id"),
+        ({"group": "meta", "log_index": 1, "log_term": 1, "command": {"type": "Fly"}}, "'Fly' is not a kind of command"),
+        ({"group": "meta", "log_index": 1, "log_term": 1, "command": {"type": ["Blank"]}}, "is not a kind of command"),
+        ({"group": "meta", "log_index": 1, "log_term": 1, "command": {"type": "RegisterLiveQuery"}}, "is retired"),
+        ({"group": "meta", "log_index": 1, "log_term": 1, "command": {"type": "CreateUser"}}, "has no user_id"),
+        ({"group": "meta", "log_index": 1, "log_term": 1, "command": create_table("t")}, "namespace.table is expected"),
+        ({"group": SHARED, "log_index": 1, "log_term": 1, "command": {**insert(None), "rows": [1]}}, "an object is expected"),
+        (
+            {"group": SHARED, "log_index": 1, "log_term": 1, "command": {**insert(None), "required_meta_index": "7"}},
+            "a number from 0 is expected",
+        ),
+    ],
+)
+def test_entries_that_cannot_be_understood_say_why(given: Any, message: str) -> None:
+    with pytest.raises(BadInput, match=message):
+        read_entry(given)
