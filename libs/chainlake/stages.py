@@ -4,8 +4,9 @@ from chainlake.lake.stage import Stage
 from chainlake.logs.decoded import decoded_stage
 from chainlake.logs.stages import log_stages
 from chainlake.raw.stages import raw_stages
+from chainlake.sync.stages import sync_stages
 
 
 def all_stages() -> tuple[Stage, ...]:
     """The stages in order."""
-    return (*raw_stages(), *log_stages(), decoded_stage())
+    return (*raw_stages(), *log_stages(), decoded_stage(), *sync_stages())

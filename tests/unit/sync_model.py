@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from chainlake.demo.river import Stream
 from chainlake.demo.river_node import StreamNode
 from chainlake.sync import rules
-from chainlake.sync.fetch import Base, Fetched, Head, Unsettled, fetch, opened
+from chainlake.sync.fetch import Budget, Fetched, Head, Unsettled, fetch, opened
 from chainlake.sync.messages import Answer, read_answer
 from chainlake.sync.miniblock import open_miniblock
 from chainlake.sync.service import Refused, StreamService
-from chainlake.sync.settle import settle
+from chainlake.sync.settle import settle_all
 
 Note = tuple[int, int, bytes, bool, bool]
 
@@ -47,11 +47,14 @@ class Synced:
 
     def pull(self, service: StreamService, stream_id: bytes, budget: int = 10**9, page_size: int = 4) -> bool:
         """One pass: fetch and write to raw. Whether there is more to fetch."""
-        found = fetch(service, stream_id, self.head, budget)
+        found = fetch(service, stream_id, self.head, Budget(budget))
         if isinstance(found, Unsettled):
             assert self.head is not None
-            base = settle(service, stream_id, self.head, found.shown, self._in_raw, page_size)
-            found = fetch(service, stream_id, self.head, budget, base)
+            shown = {stream_id: found.shown}
+            base = settle_all(service, {stream_id: self.head}, shown, self._in_raw, page_size)[stream_id]
+            if isinstance(base, Refused):
+                raise base
+            found = fetch(service, stream_id, self.head, Budget(budget), base)
         assert not isinstance(found, Unsettled)
         if found is None:
             return False
@@ -68,7 +71,7 @@ class Synced:
             rules.Mark(i, b.opened.number, b.opened.hash, b.opened.prev_hash, b.opened.has_snapshot, b.opened.problem)
             for i, b in enumerate(blocks)
         )
-        delivery = rules.Delivery(marks, fetched.before, 0, whole=fetched.head.whole, catch_up=fetched.catch_up, live=True)
+        delivery = rules.Delivery(marks, fetched.pages, 0, whole=fetched.head.whole, catch_up=fetched.catch_up, live=True)
         outcome = rules.advance(self.state, delivery, self.history)
         self.cases.append(outcome.case)
         if outcome.genesis is not None:
@@ -165,6 +168,3 @@ class Flaky:
     def _maybe(self) -> None:
         if self._rng.random() < self.rate:
             raise Refused("the node is away")
-
-
-__all__ = ["Base", "Flaky", "Oracle", "Synced", "unchanged"]

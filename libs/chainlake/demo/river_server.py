@@ -1,7 +1,7 @@
 """A stream node on loopback, to try every case for real: `lake demo river --serve`.
 
 It speaks the Connect protocol of river's stream service. What it does is steered by POST /control/<what> with a JSON body:
-`grow`, `create`, `trim`, `backup`, `restore`, `fail`, `slow`, `damage`, `mend`, `settings`; GET /control/streams lists the streams.
+`grow`, `create`, `trim`, `backup`, `restore`, `fail`, `slow`, `damage`, `mend`, `settings`; GET /control/streams lists them.
 """
 
 import json

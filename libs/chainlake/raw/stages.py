@@ -26,10 +26,11 @@ TABLES = ("raw.blocks", "raw.transactions")
 
 def raw_stages() -> tuple[Stage, ...]:
     """One source stage per kind of chain."""
-    return tuple(
-        Stage(f"raw.{domain}", kind, TABLES, max_blocks=50_000, runner=RawRun, verify=unlinked)
-        for kind, domain in DOMAIN_OF.items()
-    )
+    from chainlake.sync.passes import raw_sync_stage  # which builds on this module
+
+    alike = [(kind, domain) for kind, domain in DOMAIN_OF.items() if kind != "river"]
+    stages = [Stage(f"raw.{name}", kind, TABLES, max_blocks=50_000, runner=RawRun, verify=unlinked) for kind, name in alike]
+    return (*stages, raw_sync_stage())
 
 
 class RawRun(LaneRun):
@@ -134,8 +135,12 @@ class RawRun(LaneRun):
     def _advance(self, frame: DataFrame, action: Advance, timings: Timings) -> None:
         blocks = frame.filter(F.col("place").between(action.first, action.last))
         blocks = blocks.withColumn("_chain", F.lit(self.chain)).withColumnRenamed("height", "_height")
-        output = Output({"raw.blocks": blocks.drop("transactions"), "raw.transactions": _transactions(blocks)})
+        output = Output(self.tables(blocks))
         self.write({self.chain: (action.base, action.height)}, output, {self.chain: action.hash}, timings)
+
+    def tables(self, blocks: DataFrame) -> dict[str, DataFrame]:
+        """What blocks as read become."""
+        return {"raw.blocks": blocks.drop("transactions"), "raw.transactions": _transactions(blocks)}
 
     def _held(self, headers: list[Header]) -> Callable[[int], bytes | None]:
         """Our hash at a height, read once and only if the batch reaches back."""

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from chainlake.errors import BadInput
 from chainlake.sources import files, wire
-from chainlake.sources.base import ZERO_HASH, BadBlock, Cursor, RawBlock, RawTransaction, Split
+from chainlake.sources.base import ZERO_HASH, BadBlock, Cursor, RawBlock, RawTransaction, Split, is_url
 from chainlake.sources.chained import check_parent, parent_at_start
+from chainlake.sources.endpoint import check_url
 from chainlake.sources.json_text import canonical
 
 MAX_RESPONSE = 256 << 20
@@ -30,7 +31,9 @@ class RiverFormat:
     suffixes = (SUFFIX,)
 
     def expand(self, path: str) -> list[str]:
-        """The directory of `--from DIR` itself."""
+        """The directory of `--from DIR` itself, or the nodes of `--from URL,URL`."""
+        if is_url(path):
+            return nodes(path)
         full = os.path.abspath(path)
         if not os.path.isdir(full) or not os.access(full, os.R_OK | os.X_OK):
             raise BadInput(f"{path} is not a directory that can be read: give DIR with DIR/<pass>/<stream id>.bin")
@@ -62,6 +65,35 @@ class RiverFormat:
                 return
             yield block
             parent = block.hash
+
+
+def nodes(urls: str) -> list[str]:
+    """The nodes of a stream service, in order of preference."""
+    found = [url.strip() for url in urls.split(",") if url.strip()]
+    for url in found:
+        check_url(url)
+    return found
+
+
+def stream_ids(options: Mapping[str, str]) -> list[bytes]:
+    """The streams that a live chain follows, each once, in the order of the file."""
+    path = options.get("streams")
+    if not path:
+        raise BadInput("which streams? give --option streams=FILE, a file with one hex stream id a line")
+    try:
+        with open(path, encoding="utf-8") as lines:
+            texts = [line.strip() for line in lines]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"option streams: {path} cannot be read ({files.reason_of(error)})") from None
+    found: dict[bytes, None] = {}
+    for number, text in enumerate(texts, start=1):
+        if text and not re.fullmatch("(?:0x)?(?:[0-9a-fA-F]{2}){1,64}", text):
+            raise BadInput(f"{path} line {number}: {text[:80]!r} is not a stream id in hex")
+        if text:
+            found[bytes.fromhex(text.removeprefix("0x"))] = None
+    if not found:
+        raise BadInput(f"option streams: {path} names no stream")
+    return list(found)
 
 
 @dataclass(frozen=True)

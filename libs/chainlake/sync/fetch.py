@@ -5,6 +5,7 @@ agree has to be found out first (`Unsettled`, see settle.py); then the stream is
 """
 
 import hashlib
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -29,6 +30,24 @@ class Head:
     whole: bool = True
 
 
+class Budget:
+    """How many miniblocks a pass may still take; threads share it. A stream that has begun takes at least a page."""
+
+    def __init__(self, miniblocks: int) -> None:
+        self._left = miniblocks
+        self._lock = threading.Lock()
+
+    def spend(self, miniblocks: int) -> bool:
+        """Take so many; False when nothing is left after that."""
+        with self._lock:
+            self._left -= miniblocks
+            return self._left > 0
+
+    @property
+    def is_spent(self) -> bool:
+        return self._left <= 0
+
+
 @dataclass(frozen=True, slots=True)
 class Base:
     """A miniblock that we and the server have in common. Number -1: there is none, the server's begin at `start`."""
@@ -40,11 +59,11 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a pass takes of a stream. `before` counts the miniblocks that came in pages, ahead of the answer's own."""
+    """What a pass takes of a stream. `pages` counts the miniblocks that came in pages, ahead of the answer's own."""
 
     miniblocks: tuple[bytes, ...]
     hashes: tuple[bytes, ...]
-    before: int
+    pages: int
     rest: bytes
     catch_up: bool
     head: Head
@@ -80,9 +99,9 @@ class Block:
 
 
 def fetch(
-    service: StreamService, stream_id: bytes, head: Head | None, budget: int, base: Base | None = None
+    service: StreamService, stream_id: bytes, head: Head | None, budget: Budget, base: Base | None = None
 ) -> Fetched | Unsettled | None:
-    """What is new of a stream, about `budget` miniblocks of a gap at most; None if nothing is."""
+    """What is new of a stream, as far as the budget goes; None if nothing is."""
     answer = service.get_stream(stream_id)
     if head is None or not head.prev_hash:
         return _first(service, stream_id, answer, head)
@@ -159,7 +178,7 @@ def _follows(block: Miniblock, base: Base) -> bool:
     return block.number > base.number + 1 or (block.number, block.prev_hash) == (base.number + 1, base.hash)
 
 
-def _gap(service: StreamService, stream_id: bytes, base: Base, first: Miniblock, budget: int) -> tuple[list[Block], bool]:
+def _gap(service: StreamService, stream_id: bytes, base: Base, first: Miniblock, budget: Budget) -> tuple[list[Block], bool]:
     """The miniblocks between base and answer (with a base that was found out: itself too), and whether they reach it."""
     low = base.start if base.number < 0 else base.number + 1
     found: list[Block] = []
@@ -167,7 +186,7 @@ def _gap(service: StreamService, stream_id: bytes, base: Base, first: Miniblock,
         if found and page[0].opened.number != found[-1].opened.number + 1:
             return found, False
         found += page
-        if len(found) >= budget:
+        if not budget.spend(len(page)):
             break
     return found, not found or found[-1].opened.number + 1 == first.number
 

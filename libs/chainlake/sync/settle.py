@@ -1,11 +1,17 @@
-"""Where a server and our history agree, when its answer does not follow our head: walk back until a miniblock is one of ours."""
+"""Where a server and our history agree, when its answers do not follow our heads: walk back until a miniblock is one of ours.
 
-from collections.abc import Callable, Sequence
+Many streams go back at once when a server is restored, so they are settled together: each round looks up all hashes that were
+shown in one go, and walks back further, in strides that grow, with those that are not settled yet.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from chainlake.sync.fetch import Base, Head, pages
-from chainlake.sync.service import StreamService
+from chainlake.sync.service import Refused, StreamService
 
-GROWTH = 4
+GROWTH, THREADS = 4, 8
 
 Held = Callable[[Sequence[bytes]], set[bytes]]
 Places = Sequence[tuple[int, bytes]]
@@ -19,19 +25,37 @@ def settled(head: Head, shown: Places, held: set[bytes]) -> Base | None:
     return None
 
 
-def walk_back(service: StreamService, stream_id: bytes, low: int, stride: int) -> tuple[Places, bool]:
-    """The places of up to `stride` miniblocks below `low`, and whether the server has none before them."""
-    start = max(0, low - stride)
-    places = [one.place for page in pages(service, stream_id, start, low) for one in page]
-    return places, start == 0 or not places or places[0][0] > start
+def walk_back(service: StreamService, stream_id: bytes, low: int, stride: int) -> Places | Refused:
+    """The places of up to `stride` miniblocks below `low`."""
+    try:
+        return [one.place for page in pages(service, stream_id, max(0, low - stride), low) for one in page]
+    except Refused as refusal:
+        return refusal
 
 
-def settle(service: StreamService, stream_id: bytes, head: Head, shown: Places, held: Held, page_size: int) -> Base:
-    """The base to fetch from, in strides that grow."""
-    low, stride, is_all = shown[0][0], page_size, shown[0][0] == 0
-    while (base := settled(head, shown, held([hash_ for _, hash_ in shown]))) is None:
-        if is_all:
-            return Base(-1, b"", low)
-        shown, is_all = walk_back(service, stream_id, low, stride)
-        low, stride = shown[0][0] if shown else low, stride * GROWTH
-    return base
+def settle_all(
+    service: StreamService, heads: Mapping[bytes, Head], shown: Mapping[bytes, Places], held: Held, stride: int
+) -> dict[bytes, Base | Refused]:
+    """The base of each stream to fetch from, or why it cannot be found out."""
+    found: dict[bytes, Base | Refused] = {}
+    lows = {stream_id: places[0][0] for stream_id, places in shown.items()}
+    waiting = dict(shown)
+    while waiting:
+        ours = held([hash_ for places in waiting.values() for _, hash_ in places])
+        bases = {stream_id: settled(heads[stream_id], places, ours) for stream_id, places in waiting.items()}
+        ended = {stream_id: Base(-1, b"", low) for stream_id, low in lows.items() if low == 0}
+        found |= {stream_id: base or ended[stream_id] for stream_id, base in bases.items() if base or stream_id in ended}
+        further = [stream_id for stream_id in waiting if stream_id not in found]
+        step_back = partial(walk_back, service, stride=stride)
+        with ThreadPoolExecutor(THREADS) as pool:
+            steps = dict(zip(further, pool.map(step_back, further, map(lows.__getitem__, further)), strict=True))
+        waiting = {}
+        for stream_id, step in steps.items():
+            if isinstance(step, Refused):
+                found[stream_id] = step
+            elif not step:
+                found[stream_id] = Base(-1, b"", lows[stream_id])
+            else:
+                waiting[stream_id], lows[stream_id] = step, step[0][0]
+        stride *= GROWTH
+    return found
