@@ -8,15 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import functions as F
 
 from chainlake.demo import river
 from chainlake.demo.river_node import StreamNode
 from chainlake.demo.river_server import RiverServer
-from chainlake.errors import BadInput, Unavailable
+from chainlake.errors import Unavailable
 from chainlake.lake import Lake
 from chainlake.lake.home import Home
 from chainlake.lake.verify import verify
+from chainlake.serve.embedded import EmbeddedLake
+from chainlake.sync.feed import Feed
+from chainlake.sync.miniblock import open_miniblock
 from chainlake.sync.service import Refused
 from tests.unit.sync_model import Synced
 
@@ -86,7 +88,7 @@ def lab(full_lake: Lake, chain: str, tmp_path: Path) -> Iterator[Lab]:
         server.stop()
 
 
-def test_every_case_at_once_against_live_nodes(lab: Lab) -> None:
+def test_every_case_at_once_against_live_nodes(lab: Lab, home: Home) -> None:
     ids, node = lab.ids, lab.node
     lab.follow()
     lab.run()
@@ -143,10 +145,96 @@ def test_every_case_at_once_against_live_nodes(lab: Lab) -> None:
     writes = lab.count("gold.stream_sync_state")
     assert writes == sum(model.writes for model in lab.models.values()), "no state row more than the rules ask for"
 
+    feed = Feed(EmbeddedLake(home.path, lab.lake.namespace.prefix), lab.chain)
+    read, offset = [], 0
+    while page := feed.after(offset, 7):
+        read, offset = read + page, page[-1].offset
+    assert read == lab.lake.notifications(1, 10_000, lab.chain) and read[3:5] == lab.lake.notifications(4, 2, lab.chain)
+    assert len(read) == sum(len(model.notes) for model in lab.models.values())
+
     notes = lab.notes()
     lab.lake.rollback("raw.sync", lab.chain, 1, why="a test")
     assert sum(map(len, lab.notes().values())) < sum(map(len, notes.values()))
     lab.run()
     again = lab.notes()
+    assert [one.offset for one in feed.after(0, 10_000)] == list(range(1, sum(map(len, again.values())) + 1))
     for name in ("a", "b", "damaged", "gone", "still"):
         assert [note[2] for note in again[ids[name]]] == [note[2] for note in notes[ids[name]]], name
+
+
+KILLED = """
+import sys
+from chainlake.lake import open_lake
+lake = open_lake(sys.argv[1], schema_prefix=sys.argv[2])
+for stage in sys.argv[4:]:
+    lake.run_stage(stage, chains=sys.argv[3])
+"""
+POINTS = ("after_append:2", "before_ledger:1", "after_ledger:2", "after_append:12", "before_ledger:3", "after_ledger:3")
+
+
+def test_killed_at_every_step_of_a_recovery_and_still_each_event_comes_once(
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path
+) -> None:
+    lab = Lab(full_lake, chain, tmp_path, max_gap_commit="40", page_size="5")
+    try:
+        lab.follow()
+        lab.run()
+        first = {stream_id: stream.snapshot for stream_id, stream in lab.node.streams.items()}
+        for number, failpoint in enumerate(POINTS):
+            for stream_id in lab.ids.values():
+                lab.node.grow(stream_id, 11 if number == 0 else 1, minipool=1)
+            environment = {**os.environ, "LAKE_FAILPOINT": failpoint}
+            command = [sys.executable, "-c", KILLED, str(home.path), full_lake.namespace.prefix, chain, *STAGES]
+            ended = subprocess.run(command, env=environment, capture_output=True, timeout=180, check=False)
+            assert ended.returncode == -9, (failpoint, ended.stderr[-500:])
+        lab.run()
+        notes = lab.notes()
+        for stream_id, stream in lab.node.streams.items():
+            blocks = [open_miniblock(one.raw) for one in stream.miniblocks[first[stream_id] :]]
+            expected = [event.hash for block in blocks for event in block.events]
+            assert [note[2] for note in notes[stream_id]] == [*expected, *(one[2:34] for one in stream.minipool)]
+        sizes = full_lake.table("raw.transactions", chain=chain).groupBy("height").count().collect()
+        assert len(sizes) > 4 and max(row["count"] for row in sizes[1:]) <= 200
+        assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
+    finally:
+        for server in lab.servers:
+            server.stop()
+    with pytest.raises(Unavailable, match=r"no stream of .* can be had"):
+        full_lake.run_stage("raw.sync", chains=chain)
+
+
+def test_recordings_are_delivered_like_live_streams(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+    river.write(tmp_path / "a", 6)
+    full_lake.ingest(chain, "river", str(tmp_path / "a"))
+    for stage in STAGES[1:]:
+        full_lake.run_stage(stage, chains=chain, max_blocks=4)
+    streams = {stream.stream_id: stream for stream in demo_streams(6)}
+    notes = full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect()
+    for stream_id, stream in streams.items():
+        found = [bytes(row["event_hash"]) for row in notes if bytes(row["stream_id"]) == stream_id]
+        known = [event.hash for one in stream.miniblocks for event in open_miniblock(one.raw).events]
+        known += [envelope[2:34] for envelope in stream.minipool]
+        assert found == known[len(known) - len(found) :] and len(found) == len(set(found)) > 5
+    assert full_lake.table("gold.sync_gaps", chain=chain).count() == 0
+    full_lake.rollback("bronze.sync", chain, 3, why="a test")
+    for stage in STAGES[1:]:
+        full_lake.run_stage(stage, chains=chain)
+    assert full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect() == notes
+    assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
+
+
+def demo_streams(count: int) -> list[river.Stream]:
+    """The streams behind the demo recordings, as they are after the last pass."""
+    made: list[river.Stream] = []
+    original = river.Stream
+
+    class Seen(original):  # type: ignore[misc, valid-type]
+        def __post_init__(self) -> None:
+            made.append(self)
+
+    river.Stream = Seen  # type: ignore[misc]
+    try:
+        list(river.blocks(count))
+    finally:
+        river.Stream = original  # type: ignore[misc]
+    return made

@@ -113,6 +113,8 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     from chainlake.serve.embedded import EmbeddedLake
     from chainlake.serve.gateway import Gateway
     from chainlake.serve.log_engine import IndexEngine
+    from chainlake.sync.feed import Feed
+    from chainlake.sync.query import only_chain
 
     prefix = os.environ.get("LAKE_PREFIX", "")
     control = LakeControl(EmbeddedLake(home, prefix))
@@ -120,7 +122,11 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     reading = IndexSettings(max_or_terms=numbers["max-or-terms"], too_broad=given.too_broad)
     index = LogIndex(home, chain["chain"], prefix=prefix, settings=reading)
     settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)
-    return Gateway(chain["chain"], IndexEngine(index), control, settings)
+
+    def open_feed(name: str) -> Feed:
+        return Feed(EmbeddedLake(home, prefix), only_chain(control.chains(), name))
+
+    return Gateway(chain["chain"], IndexEngine(index), control, settings, open_feed=open_feed)
 
 
 def _settings(given: argparse.Namespace, numbers: dict[str, int], chain_id: int) -> "Settings":
