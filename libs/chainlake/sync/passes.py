@@ -175,7 +175,7 @@ class PassRun(RawRun):
             "_chain", "_height", F.col("hash").alias("block_hash"), "parent_hash", "timestamp", "source", "position"
         )
         heads = fetched.select(F.lit(self.chain).alias("_chain"), F.lit(height).alias("_height"), "stream_id", *HEAD_COLUMNS)
-        tables = {"raw.blocks": blocks, "raw.transactions": miniblocks.crossJoin(about), HEADS_TABLE: heads}
+        tables = {"raw.blocks": blocks, "raw.transactions": miniblocks.crossJoin(F.broadcast(about)), HEADS_TABLE: heads}
         self.write({self.chain: (height - 1, height)}, Output(tables), {self.chain: mark}, timings)
 
 

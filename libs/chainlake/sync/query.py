@@ -55,8 +55,8 @@ def notifications(lake: "Lake", from_offset: int = 1, limit: int = 1_000, chain:
 
 def read(row: Mapping[str, Any]) -> Notification:
     """A row of gold.notifications."""
-    values: dict[str, Any] = {name: row[name] for name in COLUMNS}
-    return Notification(**{name: bytes(one) if isinstance(one, bytearray) else one for name, one in values.items()})
+    values: dict[str, Any] = {name: bytes(row[name]) if isinstance(row[name], bytearray) else row[name] for name in COLUMNS}
+    return Notification(**values)
 
 
 def check_range(from_offset: int, limit: int) -> None:

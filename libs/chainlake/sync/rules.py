@@ -23,6 +23,7 @@ from typing import Protocol
 from chainlake.encoding import short
 
 FIRST, FOLLOWS, BEHIND, REWOUND, RECREATED, DUPLICATE = "first", "follows", "behind", "rewound", "recreated", "duplicate"
+CASES = (FIRST, FOLLOWS, BEHIND, REWOUND, RECREATED, DUPLICATE)
 TRIMMED, NOT_RECORDED, DIVERGED = "trimmed", "not recorded", "diverged before what the server still has"
 
 

@@ -10,6 +10,7 @@ from chainlake.lake.stage import Batch, Output, Stage
 from chainlake.sync import decode
 from chainlake.sync.checks import delivery_problems
 from chainlake.sync.fold import FOLDED, STATE, fold
+from chainlake.sync.rules import CASES
 
 STREAM = ["_chain", "stream_id"]
 MARK = (
@@ -92,12 +93,12 @@ def _events(frame: DataFrame, tx_index: Column, number: Column, minipool: Column
 def gold(batch: Batch) -> Output:
     """Deliver what is new of each stream, in order and once; the state moves with it."""
     folded = batch.keep(_streams(batch).mapInArrow(fold, FOLDED))
-    delivered, states = _exploded(folded, "delivered"), _exploded(folded, "states")
+    delivered = _exploded(folded, "delivered")
     news = batch.keep(_unseen(batch, _due(batch, folded, delivered)))
-    passes = batch.keep(_passes(batch, folded, news))
+    passes = _passes(batch, folded, news)
     return Output(
         {
-            "gold.stream_sync_state": states,
+            "gold.stream_sync_state": _exploded(folded, "states"),
             "gold.notifications": _numbered(news, passes),
             "gold.sync_gaps": _exploded(folded, "gaps"),
             "gold.sync_quarantine": _quarantined(batch, folded),
@@ -109,16 +110,21 @@ def gold(batch: Batch) -> Output:
 
 def _streams(batch: Batch) -> DataFrame:
     """One row per stream of the batch: its state before, what came, and what it was delivered at the numbers that came."""
-    answers = batch.read("bronze.stream_answers").select(*STREAM, F.struct(*ANSWER).alias("answer"))
-    answers = answers.groupBy(*STREAM).agg(F.collect_list("answer").alias("answers"))
+    answers = batch.read("bronze.stream_answers")
     came = batch.read("bronze.stream_miniblocks")
-    marks = came.groupBy(*STREAM).agg(F.collect_list(F.struct(*MARK)).alias("marks"))
-    state = batch.state("gold.stream_sync_state", answers.select(*STREAM)).select(*STREAM, F.struct(*STATE).alias("state"))
+    state = batch.state("gold.stream_sync_state", answers.select(*STREAM))
     numbers = came.select(*STREAM, F.explode(F.array("miniblock_num", F.col("miniblock_num") - 1)).alias("miniblock_num"))
-    before = batch.snapshot.between("gold.sync_miniblocks", _before(batch)).select(*STREAM, "miniblock_num", "miniblock_hash")
+    before = batch.snapshot.between("gold.sync_miniblocks", _before(batch))
     ours = before.join(numbers.distinct(), [*STREAM, "miniblock_num"], "left_semi")
-    ours = ours.groupBy(*STREAM).agg(F.collect_list(F.struct("miniblock_num", "miniblock_hash")).alias("ours"))
-    return answers.join(marks, STREAM, "left").join(state, STREAM, "left").join(ours, STREAM, "left")
+    parts = [
+        answers.select(*STREAM, F.struct(*ANSWER).alias("answers")),
+        came.select(*STREAM, F.struct(*MARK).alias("marks")),
+        state.select(*STREAM, F.struct(*STATE).alias("state")),
+        ours.select(*STREAM, F.struct("miniblock_num", "miniblock_hash").alias("ours")),
+    ]
+    every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+    lists = [F.collect_list(name).alias(name) for name in ("answers", "marks", "ours")]
+    return every.groupBy(*STREAM).agg(*lists, F.first("state", ignorenulls=True).alias("state"))
 
 
 def _before(batch: Batch) -> dict[str, tuple[int, int]]:
@@ -154,35 +160,39 @@ def _unseen(batch: Batch, due: DataFrame) -> DataFrame:
 def _passes(batch: Batch, folded: DataFrame, news: DataFrame) -> DataFrame:
     """What each pass of the batch did, and where its notifications begin."""
     at = ["_chain", "_height"]
-    cases = _exploded(folded, "passes").groupBy(*at, "case").count()
-    cases = cases.groupBy(*at).agg(
-        F.map_from_entries(F.collect_list(F.struct("case", "count"))).alias("cases"), F.sum("count").alias("streams")
+    parts = [
+        batch.read("raw.blocks").select(*at, F.col("timestamp").alias("passed_at")),
+        _exploded(folded, "passes").select(*at, "case"),
+        _exploded(folded, "delivered").filter("delivered").select(*at, "historical"),
+        _exploded(folded, "states").select(*at, F.lit(True).alias("state")),
+        news.select(*at, F.lit(True).alias("news")),
+    ]
+    every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
+    passes = every.groupBy(*at).agg(
+        F.max("passed_at").alias("passed_at"),
+        F.count("news").alias("notifications"),
+        F.count("historical").alias("miniblocks"),
+        F.count_if("historical").alias("historical"),
+        F.count("case").alias("streams"),
+        F.count("state").alias("state_writes"),
+        F.map_from_arrays(F.array(*map(F.lit, CASES)), F.array(*[F.count_if(F.col("case") == case) for case in CASES])).alias(
+            "cases"
+        ),
     )
-    moved = _exploded(folded, "delivered").filter("delivered")
-    moved = moved.groupBy(*at).agg(F.count(F.lit(1)).alias("miniblocks"), F.count_if("historical").alias("historical"))
-    writes = _exploded(folded, "states").groupBy(*at).agg(F.count(F.lit(1)).alias("state_writes"))
-    told = news.groupBy(*at).agg(F.count(F.lit(1)).alias("notifications"))
-    passes = batch.read("raw.blocks").select(*at, F.col("timestamp").alias("passed_at"))
-    for part in (cases, moved, writes, told):
-        passes = passes.join(part, at, "left")
-    passes = passes.fillna(0).withColumn("cases", F.coalesce("cases", F.expr("map()").cast("map<string, bigint>")))
     last = batch.snapshot.between("gold.sync_passes", {chain: (low - 1, low) for chain, (low, _) in batch.ranges.items()})
     last = last.select("_chain", (F.col("first_offset") + F.col("notifications")).alias("next_offset"))
     earlier = Window.partitionBy("_chain").orderBy("_height").rowsBetween(Window.unboundedPreceding, -1)
     begun = F.coalesce("next_offset", F.lit(1)) + F.coalesce(F.sum("notifications").over(earlier), F.lit(0))
-    return passes.join(last, "_chain", "left").withColumn("first_offset", begun).drop("next_offset")
+    passes = passes.withColumn("cases", F.map_filter("cases", lambda _, streams: streams > 0))
+    return passes.join(F.broadcast(last), "_chain", "left").withColumn("first_offset", begun).drop("next_offset")
 
 
 def _numbered(news: DataFrame, passes: DataFrame) -> DataFrame:
-    """Offsets by pass, stream, and order within the stream; counted per stream first, so that no single task sorts them all."""
+    """Offsets by pass, stream, and order within the stream."""
     at = ["_chain", "_height"]
-    counts = news.groupBy(*at, "stream_id").agg(F.count(F.lit(1)).alias("n"))
-    earlier = Window.partitionBy(*at).orderBy("stream_id").rowsBetween(Window.unboundedPreceding, -1)
-    starts = counts.withColumn("start", F.coalesce(F.sum("n").over(earlier), F.lit(0))).drop("n")
-    starts = starts.join(passes.select(*at, "first_offset"), at)
-    within = Window.partitionBy(*at, "stream_id").orderBy(*ORDER)
-    place = F.col("first_offset") + F.col("start") + F.row_number().over(within) - 1
-    return news.join(starts, [*at, "stream_id"]).withColumn("offset", place)
+    place = F.row_number().over(Window.partitionBy(*at).orderBy("stream_id", *ORDER))
+    starts = F.broadcast(passes.select(*at, "first_offset"))
+    return news.withColumn("place", place).join(starts, at).withColumn("offset", F.col("first_offset") + F.col("place") - 1)
 
 
 def _quarantined(batch: Batch, folded: DataFrame) -> DataFrame:
