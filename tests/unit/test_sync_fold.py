@@ -81,6 +81,29 @@ def test_a_batch_that_is_cut_anywhere_ends_the_same(tmp_path: Path) -> None:
         assert first["states"] + second["states"] == whole["states"]
 
 
+def test_recorded_pages_fill_a_gap(tmp_path: Path) -> None:
+    node = StreamNode(1, page_limit=4)
+    (stream_id,) = node.streams
+    for number in (1, 2):
+        node.grow(stream_id, 13)
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        (folder / f"{stream_id.hex()}.bin").write_bytes(node.answer(stream_id))
+    for start in (14, 18, 22):
+        (folder / f"{stream_id.hex()}.{start}-25.bin").write_bytes(node.page(stream_id, start, 25))
+    answers, marks = bronze(good(read_batch("river", [str(tmp_path)])))
+    out = folded(answers, marks, stream_id)
+    assert [one["miniblock_num"] for one in out["delivered"] if one["delivered"]] == list(range(10, 27))
+    assert out["gaps"] == [] and [one["historical"] for one in out["delivered"]][-13:] == [True] * 13
+    (folder / f"{stream_id.hex()}.bin").unlink()
+    assert "is a page without the answer" in read_batch("river", [str(tmp_path)])[-1].reason  # type: ignore[union-attr]
+    (folder / f"{stream_id.hex()}.bin").write_bytes(node.answer(stream_id))
+    for page in folder.glob("*.*-*.bin"):
+        page.unlink()
+    out = folded(*bronze(good(read_batch("river", [str(tmp_path)]))), stream_id)
+    assert [(gap["from_miniblock"], gap["to_miniblock"], gap["reason"]) for gap in out["gaps"]] == [(14, 25, "not recorded")]
+
+
 def test_events_keep_what_they_say(tmp_path: Path) -> None:
     river.write(tmp_path, 1)
     (block,) = good(read_batch("river", [str(tmp_path)]))

@@ -1,4 +1,5 @@
-"""Recorded passes over river streams: `DIR/<pass number>/<stream id hex>.bin`, each one GetStreamResponse as received.
+"""Recorded passes over river streams: `DIR/<pass number>/<stream id hex>.bin`, each one GetStreamResponse as received. Beside it,
+`<stream id hex>.<from>-<to>.bin` are GetMiniblocksResponses: the pages that were fetched to fill a gap before it.
 
 A pass is a block: its transactions are the miniblocks of all answers. The block's payload says which stream each came
 from (`miniblocks`: how many of each stream, in order) and keeps the rest of every answer: cookie, minipool events,
@@ -21,7 +22,8 @@ from chainlake.sources.json_text import canonical
 
 MAX_RESPONSE = 256 << 20
 SUFFIX = ".bin"
-RESPONSE_STREAM, STREAM_MINIBLOCKS = 1, 3
+RESPONSE_STREAM, STREAM_MINIBLOCKS, PAGE_MINIBLOCKS = 1, 3, 1
+_NAME = re.compile(r"((?:[0-9a-f]{2}){1,64})(?:\.([0-9]{1,18})-[0-9]{1,18})?" + re.escape(SUFFIX))
 MINIBLOCK_HEADER, ENVELOPE_HASH, ENVELOPE_EVENT, EVENT_HEADER, HEADER_NUMBER = 2, 1, 3, 100, 1
 
 
@@ -102,6 +104,7 @@ class _Answer:
     digest: bytes
     miniblocks: list[tuple[bytes, bytes]]
     rest: bytes
+    pages: int = 0
 
 
 def passes(directory: str) -> list[int]:
@@ -116,7 +119,7 @@ def passes(directory: str) -> list[int]:
 def read_pass(directory: str, number: int, parent: bytes) -> RawBlock:
     """One pass as a block; `BadInput` names the answer that cannot be read."""
     folder = os.path.join(directory, str(number))
-    answers = [_answer(folder, name) for name in _names(folder)]
+    answers = _answers(folder)
     linked = parent + b"".join(answer.stream_id + answer.digest for answer in answers)
     found = [miniblock for answer in answers for miniblock in answer.miniblocks]
     payload = {
@@ -125,6 +128,8 @@ def read_pass(directory: str, number: int, parent: bytes) -> RawBlock:
         "miniblocks": [len(answer.miniblocks) for answer in answers],
         "rest": [base64.b64encode(answer.rest).decode() for answer in answers],
     }
+    if any(answer.pages for answer in answers):
+        payload["pages"] = [answer.pages for answer in answers]
     return RawBlock(
         height=number,
         hash=hashlib.sha256(linked).digest(),
@@ -159,14 +164,51 @@ def _size(folder: str) -> int:
         return 0
 
 
-def _answer(folder: str, name: str) -> _Answer:
-    path = os.path.join(folder, name)
-    if not re.fullmatch("(?:[0-9a-f]{2}){1,64}" + re.escape(SUFFIX), name):
-        raise BadInput(f"{path} is not named by a stream id in lower-case hex")
+def _answers(folder: str) -> list[_Answer]:
+    """The answers of a pass in order of their streams, each behind the pages of its gap."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for name in _names(folder):
+        named = _NAME.fullmatch(name)
+        if not named:
+            raise BadInput(f"{os.path.join(folder, name)} is not named by a stream id in lower-case hex")
+        found.setdefault(named[1], []).append((int(named[2]) if named[2] else -1, name))
+    answers = []
+    for stream, names in sorted(found.items()):
+        if min(names)[0] >= 0:
+            raise BadInput(
+                f"{os.path.join(folder, min(names)[1])} is a page without the answer {stream}{SUFFIX} that it belongs to"
+            )
+        answer = _answer(folder, min(names)[1])
+        pages = [_page(folder, name) for start, name in sorted(names) if start >= 0]
+        answers.append(_behind(pages, answer) if pages else answer)
+    return answers
+
+
+def _behind(pages: list[tuple[bytes, list[tuple[bytes, bytes]]]], answer: _Answer) -> _Answer:
+    before = [miniblock for _, miniblocks in pages for miniblock in miniblocks]
+    digest = hashlib.sha256(answer.digest + b"".join(digest for digest, _ in pages)).digest()
+    return _Answer(answer.stream_id, digest, [*before, *answer.miniblocks], answer.rest, len(before))
+
+
+def _page(folder: str, name: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    data = _contents(os.path.join(folder, name))
+    try:
+        return hashlib.sha256(data).digest(), _ordered(wire.messages(data, PAGE_MINIBLOCKS))
+    except BadInput as error:
+        raise BadInput(f"{os.path.join(folder, name)} is not a GetMiniblocksResponse: {error}") from None
+
+
+def _contents(path: str) -> bytes:
     with open(path, "rb") as stream:
         data = stream.read(MAX_RESPONSE + 1)
     if len(data) > MAX_RESPONSE:
         raise BadInput(f"{path} is larger than {MAX_RESPONSE} bytes: no answer of a stream node is")
+    return data
+
+
+def _answer(folder: str, name: str) -> _Answer:
+    path = os.path.join(folder, name)
+    data = _contents(path)
     try:
         stream_and_cookie = wire.message(data, RESPONSE_STREAM)
         miniblocks = wire.messages(stream_and_cookie, STREAM_MINIBLOCKS)

@@ -82,24 +82,24 @@ def read_answer(stream: bytes) -> Answer:
 def read_event(envelope: bytes) -> Event:
     """Hash and body of an envelope."""
     mark = body = b""
-    for field in wire.fields(envelope):
-        if field.number == ENVELOPE_HASH:
-            mark = field.data
-        elif field.number == ENVELOPE_EVENT:
-            body = field.data
+    for number, _, start, end in wire.spans(envelope):
+        if number == ENVELOPE_HASH:
+            mark = envelope[start:end]
+        elif number == ENVELOPE_EVENT:
+            body = envelope[start:end]
     return Event(mark, body)
 
 
 def event_fields(body: bytes) -> EventFields:
     """Who made an event, when, and of which kind it is; None for a kind that has no name here."""
     creator, created, kind = b"", 0, None
-    for field in wire.fields(body):
-        if field.number == EVENT_CREATOR:
-            creator = field.data
-        elif field.number == EVENT_CREATED_MS:
-            created = field.value - (1 << 64) if field.value >> 63 else field.value
-        elif field.number >= FIRST_PAYLOAD:
-            kind = PAYLOADS.get(field.number, kind)
+    for number, value, start, end in wire.spans(body):
+        if number == EVENT_CREATOR:
+            creator = body[start:end]
+        elif number == EVENT_CREATED_MS:
+            created = value - (1 << 64) if value >> 63 else value
+        elif number >= FIRST_PAYLOAD:
+            kind = PAYLOADS.get(number, kind)
     return EventFields(creator, created, kind)
 
 

@@ -32,8 +32,9 @@ class Miniblock:
 def open_miniblock(raw: bytes) -> Miniblock:
     """What the bytes say. Never raises: what cannot be read is a problem too."""
     try:
-        envelopes = wire.messages(raw, EVENTS)
-        header = read_event(wire.message(raw, HEADER))
+        parts = wire.spans(raw)
+        envelopes = [raw[start:end] for number, _, start, end in parts if number == EVENTS]
+        header = read_event(next((raw[start:end] for number, _, start, end in reversed(parts) if number == HEADER), b""))
         body = wire.message(header.body, EVENT_HEADER)
         events = tuple(read_event(envelope) for envelope in envelopes)
         found = _Header(body)
@@ -52,18 +53,17 @@ class _Header:
         self.number, self.prev_hash, self.has_snapshot = 0, b"", False
         self.timestamp_us: int | None = None
         self.event_hashes: list[bytes] = []
-        for field in wire.fields(body):
-            if field.number == NUMBER:
-                self.number = field.value - (1 << 64) if field.value >> 63 else field.value
-            elif field.number == PREV_HASH:
-                self.prev_hash = field.data
-            elif field.number == TIMESTAMP:
-                seconds = wire.number(field.data, 1)
-                micros = seconds * 1_000_000 + wire.number(field.data, 2) // 1_000
-                self.timestamp_us = micros if abs(seconds) < MOST_SECONDS else None
-            elif field.number == EVENT_HASHES:
-                self.event_hashes.append(field.data)
-            elif field.number in SNAPSHOTS:
+        for number, value, start, end in wire.spans(body):
+            if number == EVENT_HASHES:
+                self.event_hashes.append(body[start:end])
+            elif number == NUMBER:
+                self.number = value - (1 << 64) if value >> 63 else value
+            elif number == PREV_HASH:
+                self.prev_hash = body[start:end]
+            elif number == TIMESTAMP:
+                seconds, nanos = wire.number(body[start:end], 1), wire.number(body[start:end], 2)
+                self.timestamp_us = seconds * 1_000_000 + nanos // 1_000 if abs(seconds) < MOST_SECONDS else None
+            elif number in SNAPSHOTS:
                 self.has_snapshot = True
 
 
