@@ -64,18 +64,14 @@ class PassRun(RawRun):
             return False
         timings = Timings()
         with timings.phase("read"):
-            frames = [self._fetched(self._wanted(self.asked), len(self.asked)).persist()]
+            frames = [self._fetched(self._wanted(self.asked), len(self.asked))]
             rows: list[Any] = list(_summaries(frames[0]))
             unsettled = {bytes(row["stream_id"]): row for row in rows if row["status"] == UNSETTLED}
             if unsettled:
                 again, refused = self._again(unsettled)
-                frames.append(again.persist())
+                frames.append(again)
                 rows = [*(row for row in rows if row["status"] != UNSETTLED), *_summaries(again), *refused]
-        try:
-            self._commit_pass(frames, rows, timings)
-        finally:
-            for frame in frames:
-                frame.unpersist()
+        self._commit_pass(frames, rows, timings)
         return not self.exhausted
 
     def expected(self) -> int | None:
@@ -106,11 +102,12 @@ class PassRun(RawRun):
         )
 
     def _fetched(self, wanted: DataFrame, streams: int) -> DataFrame:
-        """What is new of the streams, asked for side by side."""
+        """What is new of the streams, asked for side by side and once: nodes may answer otherwise the next time, so what came is
+        kept rather than computed again."""
         tasks = max(1, min(PARALLEL, streams))
         most = max(1, int(self.given.get("max_gap_commit", MAX_GAP_COMMIT)))
         order = Order(self.nodes, self.given, tasks, max(1, most // tasks))
-        return wanted.repartition(tasks).mapInArrow(order, FETCHED)
+        return wanted.repartition(tasks).mapInArrow(order, FETCHED).localCheckpoint()
 
     def _again(self, unsettled: Mapping[bytes, Row]) -> tuple[DataFrame, list[dict[str, Any]]]:
         """Streams whose answer did not follow our head, fetched from where both agree."""
