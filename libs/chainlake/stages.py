@@ -6,9 +6,10 @@ from chainlake.logs.stages import log_stages
 from chainlake.raw.stages import raw_stages
 from chainlake.replica.stages import replica_stages
 from chainlake.shards.stages import shard_stages
+from chainlake.sync.stages import sync_stages
 
 
 def all_stages() -> tuple[Stage, ...]:
     """The stages in order."""
-    domains = (*shard_stages(), *replica_stages())
+    domains = (*shard_stages(), *replica_stages(), *sync_stages())
     return (*raw_stages(), *log_stages(), decoded_stage(), *domains)

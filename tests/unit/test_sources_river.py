@@ -123,9 +123,12 @@ def test_the_walk_over_any_bytes_stays_inside_them(data: bytes) -> None:
     try:
         found = list(wire.fields(data))
     except BadInput:
+        with pytest.raises(BadInput):
+            wire.spans(data)
         return
     assert sum(len(field.data) for field in found) <= len(data)
     assert wire.without(data, 0) == data
+    assert [(f.number, f.data) for f in found] == [(number, data[start:end]) for number, _, start, end in wire.spans(data)]
 
 
 def test_numbers_are_signed_and_the_last_value_of_a_field_counts() -> None:

@@ -13,11 +13,17 @@ Commands = Any
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     demo = commands.add_parser(
-        "demo", parents=[common], help="write demo chains as raw files", epilog="example: lake demo logs --size small"
+        "demo",
+        parents=[common],
+        help="write demo chains as raw files, or serve demo streams",
+        epilog="examples: lake demo logs --size small; lake demo river --serve --port 8600",
     )
     demo.add_argument("domain", nargs="?", help="logs, shards, cage, replica or sync (default: all)")
     demo.add_argument("--size", default="small", help="tiny, small, medium or large (default: small)")
     demo.add_argument("--to", metavar="DIR", help="where to write them (default: HOME/demo)")
+    demo.add_argument("--serve", action="store_true", help="river: a stream node on this machine that can be made to misbehave")
+    demo.add_argument("--port", default="8600", metavar="N", help="with --serve: port to listen on (default 8600)")
+    demo.add_argument("--streams", default="20", metavar="N", help="with --serve: how many streams (default 20)")
     demo.set_defaults(run=_demo)
 
     ingest = commands.add_parser(
@@ -30,7 +36,11 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     ingest.add_argument("chain", help="a name for the chain, unique in the lake")
     ingest.add_argument("--kind", required=True, help="evm, comet, cardano, raft or river")
     ingest.add_argument(
-        "--from", dest="source", required=True, metavar="PATH|URL", help="file or directory of its blocks, or a node (evm, comet)"
+        "--from",
+        dest="source",
+        required=True,
+        metavar="PATH|URL",
+        help="file or directory of its blocks, or a node (evm, comet, river)",
     )
     ingest.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the chain; repeatable")
     ingest.set_defaults(run=_ingest)
@@ -124,8 +134,30 @@ def _demo(given: argparse.Namespace) -> int:
     from chainlake.lake.home import find_home
 
     directory = Path(given.to) if given.to else find_home(given.home).demo
+    if given.serve:
+        return _serve_demo(given, directory)
     chains = write_demo(directory, given.domain, given.size)
     emit(table(["chain", "kind", "blocks", "files"], [(c.name, c.kind, c.blocks, str(c.path)) for c in chains]))
+    return 0
+
+
+def _serve_demo(given: argparse.Namespace, directory: Path) -> int:
+    from chainlake.demo.river_server import serve
+
+    if given.domain not in ("river", "sync"):
+        raise BadInput("only streams can be served: lake demo river --serve")
+    port, streams = parse_number(given.port, "port"), parse_number(given.streams, "streams")
+    if not 0 <= port < 1 << 16 or not 1 <= streams <= 100_000:
+        raise BadInput(f"port {port}, streams {streams}: a port up to 65535 and 1 to 100000 streams are expected")
+    ids = directory / "river-streams.txt"
+    server = serve(streams, "127.0.0.1", port, ids)
+    emit(f"{streams} streams at {server.url}, their ids in {ids}")
+    emit(f"follow them: lake ingest my-streams --kind river --from {server.url} --option streams={ids}, then lake run sync")
+    emit(f"""let them grow: curl -X POST {server.url}/control/grow -d '{{"miniblocks": 3}}' (docs/sync.md has more)""")
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        server.server_close()
     return 0
 
 

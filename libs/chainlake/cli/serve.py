@@ -119,12 +119,18 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     from chainlake.serve.no_logs import NoLogs
     from chainlake.serve.replica import ReplicaRoutes
     from chainlake.serve.shards import ShardRoutes
+    from chainlake.sync.feed import Feed
+    from chainlake.sync.query import only_chain
 
     prefix = os.environ.get("LAKE_PREFIX", "")
     control = LakeControl(EmbeddedLake(home, prefix))
+
+    def open_feed(name: str) -> Feed:
+        return Feed(EmbeddedLake(home, prefix), only_chain(control.chains(), name))
+
     other = without_logs(control.chains(), given.chain)
     if other is not None:
-        gateway = Gateway(other, NoLogs(), control, _settings(given, numbers, chain_id or DEFAULT_CHAIN_ID))
+        gateway = Gateway(other, NoLogs(), control, _settings(given, numbers, chain_id or DEFAULT_CHAIN_ID), open_feed=open_feed)
     else:
         chain = choose_chain(control.chains(), given.chain)
         reading = IndexSettings(
@@ -132,7 +138,7 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
         )
         index = LogIndex(home, chain["chain"], prefix=prefix, settings=reading)
         settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)
-        gateway = Gateway(chain["chain"], IndexEngine(index), control, settings)
+        gateway = Gateway(chain["chain"], IndexEngine(index), control, settings, open_feed=open_feed)
     ShardRoutes(gateway, home, prefix, control, other if given.chain else None)
     ReplicaRoutes(ReplicaReader(home, prefix)).add_to(gateway.router)
     return gateway

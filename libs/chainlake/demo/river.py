@@ -5,27 +5,20 @@ older, so a reader has to skip what it knows. The newest events are in the minip
 miniblock.
 """
 
+import copy
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import sha3
-
 from chainlake.demo import write_pieces
 from chainlake.sources.wire import field_bytes, field_int
+from chainlake.sync.hashing import SNAPSHOT, river_hash
 
 STREAMS = 4
 SNAPSHOT_EVERY = 5
 START_MS = 1_735_689_600_000
 NODE = bytes.fromhex("a0" * 20)
-
-
-def river_hash(data: bytes, prefix: bytes = b"CSBLANCA") -> bytes:
-    """The hash of an event as sent, or of a snapshot (prefix `SNAPSHOT`)."""
-    framed = prefix + len(data).to_bytes(8, "little") + b"ABCDEFG>" + data + b"<GFEDCBA"
-    digest: bytes = sha3.keccak_256(framed).digest()
-    return digest
 
 
 @dataclass
@@ -47,6 +40,8 @@ class Stream:
     events: int = 0
     snapshot: int = 0
     answered: int = 0
+    trimmed: int = 0
+    snapshot_every: int = SNAPSHOT_EVERY
 
     @property
     def last_hash(self) -> bytes:
@@ -74,12 +69,12 @@ class Stream:
         header = field_int(1, number) + (field_bytes(2, self.last_hash) if number else b"")
         header += field_bytes(3, field_int(1, START_MS // 1_000 + number))
         header += b"".join(field_bytes(4, found) for found in hashes)
-        if number % SNAPSHOT_EVERY == 0:
+        if number % self.snapshot_every == 0:
             state = field_bytes(1, self.stream_id) + field_int(2, self.events)
             header += field_bytes(5, state)
         header += field_int(6, self.events) + field_int(7, self.snapshot)
-        if number % SNAPSHOT_EVERY == 0:
-            header += field_bytes(8, river_hash(state, b"SNAPSHOT"))
+        if number % self.snapshot_every == 0:
+            header += field_bytes(8, river_hash(state, SNAPSHOT))
             self.snapshot = number
         event = self.stream_event(100, header)
         raw = b"".join(field_bytes(1, found) for found in self.minipool) + field_bytes(2, self.envelope(event))
@@ -87,9 +82,11 @@ class Stream:
         self.minipool = []
         self.miniblocks.append(Miniblock(raw, river_hash(event)))
 
-    def answer(self) -> bytes:
-        """A GetStreamResponse with what the node holds now."""
-        first = min(self.snapshot, self.answered)
+    def answer(self, earlier: int | None = None) -> bytes:
+        """A GetStreamResponse with what the node holds now: from the snapshot on, or from where the answer before ended; with
+        `earlier`, from so many miniblocks before the snapshot."""
+        first = min(self.snapshot, self.answered) if earlier is None else self.snapshot - earlier
+        first = max(first, self.trimmed, 0)
         cookie = field_bytes(1, NODE) + field_bytes(2, self.stream_id)
         cookie += field_int(3, len(self.miniblocks)) + field_bytes(5, self.last_hash)
         stream = b"".join(field_bytes(1, event) for event in self.minipool) + field_bytes(2, cookie)
@@ -97,6 +94,23 @@ class Stream:
         stream += field_int(6, self.snapshot - first)
         self.answered = len(self.miniblocks)
         return field_bytes(1, stream)
+
+    def page(self, start: int, end: int, limit: int) -> bytes:
+        """A GetMiniblocksResponse: at most `limit` miniblocks of [start, end), from the first that was not trimmed."""
+        first = max(start, self.trimmed)
+        found = self.miniblocks[first : min(end, first + limit)] if first < end else []
+        told = field_int(2, int(first == 0)) + field_int(3, first) + field_int(4, limit)
+        return b"".join(field_bytes(1, miniblock.raw) for miniblock in found) + told
+
+    def trim(self, before: int) -> None:
+        """Forget miniblocks before a number, but none from the snapshot on."""
+        self.trimmed = max(self.trimmed, min(before, self.snapshot))
+
+    def backup(self) -> "Stream":
+        """The stream as it is now, for a node that is restored later."""
+        kept = copy.copy(self)
+        kept.rng, kept.miniblocks, kept.minipool = copy.deepcopy(self.rng), list(self.miniblocks), list(self.minipool)
+        return kept
 
 
 def blocks(count: int, seed: int = 1, streams: int = STREAMS) -> Iterator[dict[bytes, bytes]]:

@@ -31,6 +31,8 @@ from chainlake.sources.formats import DOMAIN_OF, check_options, format_of, netwo
 if TYPE_CHECKING:
     import pandas as pd
 
+    from chainlake.sync.query import Notification
+
 
 class Lake:
     """Tables, stages and chains of one lake."""
@@ -87,6 +89,12 @@ class Lake:
     def history(self, name: str, *, chain: str | None = None) -> DataFrame:
         """Every visible row of a table with its `_height`, after-images and deletions included."""
         return (self._pinned or self.snapshot([name])).history(name, chain=chain)
+
+    def notifications(self, from_offset: int = 1, limit: int = 1_000, chain: str = "") -> "list[Notification]":
+        """Events of streams from an offset on, in order. A consumer goes on with the last offset it has dealt with, plus 1."""
+        from chainlake.sync.query import notifications
+
+        return notifications(self, from_offset, limit, chain)
 
     # Chains and stages
 

@@ -29,13 +29,16 @@ TOGETHER = ("comet",)
 
 def raw_stages() -> tuple[Stage, ...]:
     """One source stage per kind of chain."""
-    from chainlake.raw.many import ManyRawRun
+    from chainlake.raw.many import ManyRawRun  # these build on this module
+    from chainlake.sync.passes import raw_sync_stage
 
     stages = []
     for kind, domain in DOMAIN_OF.items():
-        together: dict[str, Any] = {"runner": ManyRawRun, "lane_of": partial(_one_lane, domain)} if kind in TOGETHER else {}
-        stages.append(Stage(f"raw.{domain}", kind, TABLES, max_blocks=50_000, verify=unlinked, **{"runner": RawRun, **together}))
-    return tuple(stages)
+        if kind != "river":
+            together: dict[str, Any] = {"runner": ManyRawRun, "lane_of": partial(_one_lane, domain)} if kind in TOGETHER else {}
+            how = {"runner": RawRun, **together}
+            stages.append(Stage(f"raw.{domain}", kind, TABLES, max_blocks=50_000, verify=unlinked, **how))
+    return (*stages, raw_sync_stage())
 
 
 def _one_lane(lane: str, chain: str) -> str:
@@ -146,8 +149,12 @@ class RawRun(LaneRun):
     def _advance(self, frame: DataFrame, action: Advance, timings: Timings) -> None:
         blocks = frame.filter(F.col("place").between(action.first, action.last))
         blocks = blocks.withColumn("_chain", F.lit(self.chain)).withColumnRenamed("height", "_height")
-        output = Output({"raw.blocks": blocks.drop("transactions"), "raw.transactions": transactions_of(blocks)})
+        output = Output(self.tables(blocks))
         self.write({self.chain: (action.base, action.height)}, output, {self.chain: action.hash}, timings)
+
+    def tables(self, blocks: DataFrame) -> dict[str, DataFrame]:
+        """What blocks as read become."""
+        return {"raw.blocks": blocks.drop("transactions"), "raw.transactions": transactions_of(blocks)}
 
     def held(self, headers: list[Header]) -> Callable[[int], bytes | None]:
         """Our hash at a height, read once and only if the batch reaches back."""

@@ -1,5 +1,7 @@
 """The gateway put together: methods over one index, routes over the methods."""
 
+from collections.abc import Callable
+
 from chainlake import __version__
 from chainlake.serve.access_log import AccessLog
 from chainlake.serve.budget import Budget
@@ -9,6 +11,7 @@ from chainlake.serve.filters import FilterMethods, FilterTable
 from chainlake.serve.health import Monitor
 from chainlake.serve.metrics import Family, Values
 from chainlake.serve.no_logs import NoLogs
+from chainlake.serve.notifications import Notifications
 from chainlake.serve.pages import PageMethods
 from chainlake.serve.pool import WorkPool
 from chainlake.serve.queries import Queries
@@ -16,6 +19,7 @@ from chainlake.serve.router import JSON, Request, Response, Router, text_respons
 from chainlake.serve.rpc import Dispatcher
 from chainlake.serve.rpc_metrics import RpcMetrics
 from chainlake.serve.settings import Settings
+from chainlake.sync.feed import Feed
 
 PAGE = """Chainlake {version}: the finalized logs of {chain} (chain id {chain_id}).
 
@@ -23,6 +27,7 @@ POST /         JSON-RPC 2.0: {methods}
 GET  /streams  streams of metadata shards, and /stream/<hex>[/proof], /streams/node/<0xaddr>, /streams/count[/<0xaddr>]
 GET  /health   whether answers can be trusted and how fresh they are (503 if not)
 GET  /metrics  Prometheus
+GET  /notifications?after=N  events of streams after an offset; waits for them up to ?wait=SECONDS
 
 curl -H 'Content-Type: application/json' --data '{{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}}' http://HOST:PORT
 """
@@ -32,7 +37,13 @@ class Gateway:
     """All that a server needs: a router, and what to close at the end."""
 
     def __init__(
-        self, chain: str, engine: LogEngine, control: ControlTables, settings: Settings, access_log: AccessLog | None = None
+        self,
+        chain: str,
+        engine: LogEngine,
+        control: ControlTables,
+        settings: Settings,
+        access_log: AccessLog | None = None,
+        open_feed: Callable[[str], Feed] | None = None,
     ) -> None:
         self.settings = settings
         self.access_log = access_log or AccessLog(settings.access_log)
@@ -53,6 +64,9 @@ class Gateway:
         self._http = Values("lake_http_responses_total", "counter", "HTTP responses by status.")
         self._dropped = Values("lake_http_dropped_total", "counter", "Connections closed by the server, by reason.")
         self._add_routes()
+        if open_feed is not None:
+            feeds = Notifications(open_feed, self.pool, settings.request_seconds)
+            self.router.add("GET", "/notifications", feeds.handle)
 
     def connections(self, count: int) -> None:
         """So many connections are open."""

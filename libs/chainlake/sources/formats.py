@@ -11,7 +11,7 @@ from chainlake.sources.cardano import CardanoFormat
 from chainlake.sources.comet import CometFormat
 from chainlake.sources.evm import EvmFormat
 from chainlake.sources.raft import RaftFormat
-from chainlake.sources.river import RiverFormat, passes
+from chainlake.sources.river import RiverFormat, passes, stream_ids
 
 
 class FileFormat(BlockFormat, Protocol):
@@ -88,9 +88,10 @@ OPTIONS: dict[str, dict[str, str]] = {
     "river": {
         "streams": "file of stream ids, one hex id a line",
         "page_size": "miniblocks per request (default 200)",
-        "rate": "requests per second and node",
-        "max_gap_commit": "miniblocks per commit when a gap is filled",
-        "timeout": "seconds to wait for an answer",
+        "rate": "requests per second and node (default: no limit)",
+        "max_gap_commit": "miniblocks per commit when gaps are filled (default 20000)",
+        "timeout": "seconds to wait for an answer (default 30)",
+        "retries": "how often all nodes are asked again (default 4)",
     },
 }
 
@@ -148,7 +149,10 @@ def rollback_window(kind: str, options: Mapping[str, str]) -> int:
 
 
 def network_of(kind: str, paths: list[str], options: Mapping[str, str]) -> str | None:
-    """The chain id that a node tells; None for files. `Unavailable` if it cannot be reached, `BadInput` if it is another one."""
+    """The chain id that a node tells; None for files. `Unavailable` if it cannot be reached, `BadInput` if it is another one.
+    Nodes of streams tell none: there, which streams to follow is looked at."""
+    if kind == "river" and is_url(paths[0]):
+        stream_ids(options)
     return NODES[kind].network(paths[0], options) if kind in NODES and is_url(paths[0]) else None
 
 
@@ -156,7 +160,7 @@ def left(kind: str, paths: list[str], cursor: Cursor | None, options: Mapping[st
     """How much a source has after the cursor, for progress bars: blocks of a node, passes of river, bytes of files. None if that
     takes longer than a look."""
     try:
-        if is_url(paths[0]):
+        if is_url(paths[0]) and kind in NODES:
             return NODES[kind].left(paths[0], cursor, options)
         if kind == "river":
             rest = files.remaining(paths, cursor)

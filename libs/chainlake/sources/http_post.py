@@ -38,11 +38,11 @@ class Poster:
         self._max_response = max_response
         self._connection: http.client.HTTPConnection | None = None
 
-    def post(self, body: bytes) -> Answer:
-        """Status, headers and body of the answer."""
+    def post(self, body: bytes, target: str = "") -> Answer:
+        """Status, headers and body of the answer. `target` is a path other than the endpoint's own."""
         try:
             connection = self._connected()
-            return self._exchange(connection, body)
+            return self._exchange(connection, body, target or self._endpoint.target)
         except TimeoutError:
             self.close()
             raise TooMuch(f"gave no whole answer within {self._timeout:g} s") from None
@@ -76,9 +76,9 @@ class Poster:
             self._connection = connection
         return self._connection
 
-    def _exchange(self, connection: http.client.HTTPConnection, body: bytes) -> Answer:
+    def _exchange(self, connection: http.client.HTTPConnection, body: bytes, target: str) -> Answer:
         deadline = time.monotonic() + self._timeout
-        connection.request("POST", self._endpoint.target, body, dict(self._endpoint.headers))
+        connection.request("POST", target, body, dict(self._endpoint.headers))
         response = connection.getresponse()
         pieces, size = [], 0
         while piece := response.read1(PIECE):

@@ -1,4 +1,5 @@
-"""Recorded passes over river streams: `DIR/<pass number>/<stream id hex>.bin`, each one GetStreamResponse as received.
+"""Recorded passes over river streams: `DIR/<pass number>/<stream id hex>.bin`, each one GetStreamResponse as received. Beside it,
+`<stream id hex>.<from>-<to>.bin` are GetMiniblocksResponses: the pages that were fetched to fill a gap before it.
 
 A pass is a block: its transactions are the miniblocks of all answers. The block's payload says which stream each came
 from (`miniblocks`: how many of each stream, in order) and keeps the rest of every answer: cookie, minipool events,
@@ -14,13 +15,15 @@ from dataclasses import dataclass
 
 from chainlake.errors import BadInput
 from chainlake.sources import files, wire
-from chainlake.sources.base import ZERO_HASH, BadBlock, Cursor, RawBlock, RawTransaction, Split
+from chainlake.sources.base import ZERO_HASH, BadBlock, Cursor, RawBlock, RawTransaction, Split, is_url
 from chainlake.sources.chained import check_parent, parent_at_start
+from chainlake.sources.endpoint import check_url
 from chainlake.sources.json_text import canonical
 
 MAX_RESPONSE = 256 << 20
 SUFFIX = ".bin"
-RESPONSE_STREAM, STREAM_MINIBLOCKS = 1, 3
+RESPONSE_STREAM, STREAM_MINIBLOCKS, PAGE_MINIBLOCKS = 1, 3, 1
+_NAME = re.compile(r"((?:[0-9a-f]{2}){1,64})(?:\.([0-9]{1,18})-[0-9]{1,18})?" + re.escape(SUFFIX))
 MINIBLOCK_HEADER, ENVELOPE_HASH, ENVELOPE_EVENT, EVENT_HEADER, HEADER_NUMBER = 2, 1, 3, 100, 1
 
 
@@ -30,7 +33,9 @@ class RiverFormat:
     suffixes = (SUFFIX,)
 
     def expand(self, path: str) -> list[str]:
-        """The directory of `--from DIR` itself."""
+        """The directory of `--from DIR` itself, or the nodes of `--from URL,URL`."""
+        if is_url(path):
+            return nodes(path)
         full = os.path.abspath(path)
         if not os.path.isdir(full) or not os.access(full, os.R_OK | os.X_OK):
             raise BadInput(f"{path} is not a directory that can be read: give DIR with DIR/<pass>/<stream id>.bin")
@@ -64,12 +69,42 @@ class RiverFormat:
             parent = block.hash
 
 
+def nodes(urls: str) -> list[str]:
+    """The nodes of a stream service, in order of preference."""
+    found = [url.strip() for url in urls.split(",") if url.strip()]
+    for url in found:
+        check_url(url)
+    return found
+
+
+def stream_ids(options: Mapping[str, str]) -> list[bytes]:
+    """The streams that a live chain follows, each once, in the order of the file."""
+    path = options.get("streams")
+    if not path:
+        raise BadInput("which streams? give --option streams=FILE, a file with one hex stream id a line")
+    try:
+        with open(path, encoding="utf-8") as lines:
+            texts = [line.strip() for line in lines]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"option streams: {path} cannot be read ({files.reason_of(error)})") from None
+    found: dict[bytes, None] = {}
+    for number, text in enumerate(texts, start=1):
+        if text and not re.fullmatch("(?:0x)?(?:[0-9a-fA-F]{2}){1,64}", text):
+            raise BadInput(f"{path} line {number}: {text[:80]!r} is not a stream id in hex")
+        if text:
+            found[bytes.fromhex(text.removeprefix("0x"))] = None
+    if not found:
+        raise BadInput(f"option streams: {path} names no stream")
+    return list(found)
+
+
 @dataclass(frozen=True)
 class _Answer:
     stream_id: bytes
     digest: bytes
     miniblocks: list[tuple[bytes, bytes]]
     rest: bytes
+    pages: int = 0
 
 
 def passes(directory: str) -> list[int]:
@@ -84,7 +119,7 @@ def passes(directory: str) -> list[int]:
 def read_pass(directory: str, number: int, parent: bytes) -> RawBlock:
     """One pass as a block; `BadInput` names the answer that cannot be read."""
     folder = os.path.join(directory, str(number))
-    answers = [_answer(folder, name) for name in _names(folder)]
+    answers = _answers(folder)
     linked = parent + b"".join(answer.stream_id + answer.digest for answer in answers)
     found = [miniblock for answer in answers for miniblock in answer.miniblocks]
     payload = {
@@ -93,6 +128,8 @@ def read_pass(directory: str, number: int, parent: bytes) -> RawBlock:
         "miniblocks": [len(answer.miniblocks) for answer in answers],
         "rest": [base64.b64encode(answer.rest).decode() for answer in answers],
     }
+    if any(answer.pages for answer in answers):
+        payload["pages"] = [answer.pages for answer in answers]
     return RawBlock(
         height=number,
         hash=hashlib.sha256(linked).digest(),
@@ -127,14 +164,51 @@ def _size(folder: str) -> int:
         return 0
 
 
-def _answer(folder: str, name: str) -> _Answer:
-    path = os.path.join(folder, name)
-    if not re.fullmatch("(?:[0-9a-f]{2}){1,64}" + re.escape(SUFFIX), name):
-        raise BadInput(f"{path} is not named by a stream id in lower-case hex")
+def _answers(folder: str) -> list[_Answer]:
+    """The answers of a pass in order of their streams, each behind the pages of its gap."""
+    found: dict[str, list[tuple[int, str]]] = {}
+    for name in _names(folder):
+        named = _NAME.fullmatch(name)
+        if not named:
+            raise BadInput(f"{os.path.join(folder, name)} is not named by a stream id in lower-case hex")
+        found.setdefault(named[1], []).append((int(named[2]) if named[2] else -1, name))
+    answers = []
+    for stream, names in sorted(found.items()):
+        if min(names)[0] >= 0:
+            raise BadInput(
+                f"{os.path.join(folder, min(names)[1])} is a page without the answer {stream}{SUFFIX} that it belongs to"
+            )
+        answer = _answer(folder, min(names)[1])
+        pages = [_page(folder, name) for start, name in sorted(names) if start >= 0]
+        answers.append(_behind(pages, answer) if pages else answer)
+    return answers
+
+
+def _behind(pages: list[tuple[bytes, list[tuple[bytes, bytes]]]], answer: _Answer) -> _Answer:
+    before = [miniblock for _, miniblocks in pages for miniblock in miniblocks]
+    digest = hashlib.sha256(answer.digest + b"".join(digest for digest, _ in pages)).digest()
+    return _Answer(answer.stream_id, digest, [*before, *answer.miniblocks], answer.rest, len(before))
+
+
+def _page(folder: str, name: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+    data = _contents(os.path.join(folder, name))
+    try:
+        return hashlib.sha256(data).digest(), _ordered(wire.messages(data, PAGE_MINIBLOCKS))
+    except BadInput as error:
+        raise BadInput(f"{os.path.join(folder, name)} is not a GetMiniblocksResponse: {error}") from None
+
+
+def _contents(path: str) -> bytes:
     with open(path, "rb") as stream:
         data = stream.read(MAX_RESPONSE + 1)
     if len(data) > MAX_RESPONSE:
         raise BadInput(f"{path} is larger than {MAX_RESPONSE} bytes: no answer of a stream node is")
+    return data
+
+
+def _answer(folder: str, name: str) -> _Answer:
+    path = os.path.join(folder, name)
+    data = _contents(path)
     try:
         stream_and_cookie = wire.message(data, RESPONSE_STREAM)
         miniblocks = wire.messages(stream_and_cookie, STREAM_MINIBLOCKS)

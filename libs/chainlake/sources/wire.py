@@ -75,6 +75,39 @@ def fields(data: bytes) -> Iterator[Field]:
         position = end
 
 
+def spans(data: bytes) -> list[tuple[int, int, int, int]]:
+    """(number, varint, start and end of the contents) of every field: what `fields` gives, for messages by the million."""
+    found = []
+    position, size = 0, len(data)
+    try:
+        while position < size:
+            key = data[position]
+            position += 1
+            if key > 0x7F:
+                key, position = varint(data, position - 1)
+            kind, value, end = key & 7, 0, position
+            if kind == LENGTH:
+                length = data[position]
+                position += 1
+                if length > 0x7F:
+                    length, position = varint(data, position - 1)
+                end = position + length
+            elif kind == VARINT:
+                value, position = varint(data, position)
+                end = position
+            elif kind in (FIXED64, FIXED32):
+                end = position + (8 if kind == FIXED64 else 4)
+            else:
+                raise BadInput(f"not protobuf: field {key >> 3} has wire type {kind}")
+            if end > size or key < 8:
+                raise BadInput(f"not protobuf: field {key >> 3} claims {end - position} bytes, {size - position} are left")
+            found.append((key >> 3, value, position, end))
+            position = end
+    except IndexError:
+        raise BadInput("not protobuf: it ends in the middle of a number") from None
+    return found
+
+
 def messages(data: bytes, wanted: int) -> list[bytes]:
     """The values of a repeated message or bytes field."""
     return [field.data for field in fields(data) if field.number == wanted]

@@ -1,0 +1,205 @@
+"""A stream node on loopback, to try every case for real: `lake demo river --serve`.
+
+It speaks the Connect protocol of river's stream service. What it does is steered by POST /control/<what> with a JSON body:
+`grow`, `create`, `trim`, `backup`, `restore`, `fail`, `slow`, `damage`, `mend`, `settings`; GET /control/streams lists them.
+"""
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from chainlake.demo import write_pieces
+from chainlake.demo.river import Miniblock
+from chainlake.demo.river_node import StreamNode
+from chainlake.errors import BadInput
+from chainlake.sources import wire
+from chainlake.sync.service import Refused
+
+SERVICE = "/river.StreamService/"
+MAX_BODY = 1 << 20
+
+
+class RiverServer(ThreadingHTTPServer):
+    """One node. Several may share streams: they answer alike, and fail one by one."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, node: StreamNode, host: str = "127.0.0.1", port: int = 0) -> None:
+        super().__init__((host, port), _Handler)
+        self.node = node
+        self.lock = threading.Lock()
+        self.calls: Counter[str] = Counter()
+        self.failing = 0
+        self.slow = 0.0
+        self._damaged: dict[tuple[bytes, int], Miniblock] = {}
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.server_address[0]!s}:{self.server_address[1]}"
+
+    def start(self) -> "RiverServer":
+        """Serve in a thread of this process."""
+        threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        self.shutdown()
+        self.server_close()
+
+    def control(self, what: str, given: dict[str, Any]) -> Any:
+        """Do what a control request asks for."""
+        actions: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "streams": self._streams,
+            "grow": self._grow,
+            "create": self._create,
+            "trim": self._trim,
+            "backup": lambda _: self.node.back_up(),
+            "restore": lambda _: self.node.restore(),
+            "fail": lambda one: setattr(self, "failing", int(one.get("requests", 1))),
+            "slow": lambda one: setattr(self, "slow", float(one.get("seconds", 0))),
+            "settings": self._settings,
+            "damage": self._damage,
+            "mend": lambda _: self._mend(),
+        }
+        if what not in actions:
+            raise BadInput(f"there is no control {what!r}: there are {', '.join(actions)}")
+        try:
+            with self.lock:
+                return actions[what](given)
+        except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
+            raise BadInput(f"{what} cannot be done with {str(given)[:200]}: {type(error).__name__} {error}") from None
+
+    def answer(self, method: str, body: bytes) -> bytes:
+        """The answer to a call of the service, as bytes of protobuf."""
+        stream_id = wire.message(body, 1)
+        with self.lock:
+            self.calls[method] += 1
+            if self.failing:
+                self.failing -= 1
+                raise ConnectionError
+        if self.slow:
+            time.sleep(self.slow)
+        with self.lock:
+            if method == "GetStream":
+                return self.node.answer(stream_id)
+            return self.node.page(stream_id, wire.number(body, 2), wire.number(body, 3))
+
+    def _ids(self, given: dict[str, Any]) -> list[bytes]:
+        """The streams that a request means: `stream`, else all. A new one is made by `create` of its id."""
+        return [bytes.fromhex(given["stream"])] if "stream" in given else list(self.node.streams)
+
+    def _streams(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {
+            stream.stream_id.hex(): {
+                "miniblocks": len(stream.miniblocks),
+                "snapshot": stream.snapshot,
+                "trimmed": stream.trimmed,
+                "minipool": len(stream.minipool),
+            }
+            for stream in self.node.streams.values()
+        }
+
+    def _grow(self, given: dict[str, Any]) -> None:
+        for stream_id in self._ids(given):
+            self.node.grow(stream_id, int(given.get("miniblocks", 1)), int(given.get("events", 2)), int(given.get("minipool", 0)))
+
+    def _create(self, given: dict[str, Any]) -> None:
+        for stream_id in self._ids(given):
+            self.node.create(stream_id)
+
+    def _trim(self, given: dict[str, Any]) -> None:
+        for stream_id in self._ids(given):
+            self.node.streams[stream_id].trim(int(given["before"]))
+
+    def _settings(self, given: dict[str, Any]) -> None:
+        self.node.page_limit = int(given.get("page_limit", self.node.page_limit))
+        self.node.earlier = int(given.get("earlier", self.node.earlier))
+
+    def _damage(self, given: dict[str, Any]) -> None:
+        """Change a byte in an event of a miniblock."""
+        (stream_id,) = self._ids(given)
+        blocks, number = self.node.streams[stream_id].miniblocks, int(given["miniblock"])
+        good = self._damaged.setdefault((stream_id, number), blocks[number])
+        blocks[number] = Miniblock(good.raw.replace(b"message", b"massage", 1), good.hash)
+
+    def _mend(self) -> None:
+        for (stream_id, number), good in self._damaged.items():
+            self.node.streams[stream_id].miniblocks[number] = good
+        self._damaged.clear()
+
+
+def serve(streams: int, host: str, port: int, streams_file: Path) -> RiverServer:
+    """A node with demo streams that have some history, and a file of their ids for `lake ingest`."""
+    node = StreamNode(streams)
+    for stream_id in node.streams:
+        node.grow(stream_id, 12, minipool=1)
+    try:
+        server = RiverServer(node, host, port)
+        write_pieces(streams_file, [f"{stream_id.hex()}\n".encode() for stream_id in node.streams])
+    except OSError as error:
+        raise BadInput(f"the demo node cannot start at {host}:{port}: {error.strerror or error}") from None
+    return server
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: RiverServer
+
+    def do_GET(self) -> None:
+        self._control("{}")
+
+    def do_POST(self) -> None:
+        length = self.headers.get("Content-Length", "0")
+        if not length.isdigit() or int(length) > MAX_BODY:
+            self._send(413, "application/json", b'{"code": "invalid_argument", "message": "the request is too large"}')
+            return
+        body = self.rfile.read(int(length))
+        if not self.path.startswith(SERVICE):
+            self._control(body.decode("utf-8", "replace"))
+            return
+        self._call(self.path[len(SERVICE) :], body)
+
+    def _call(self, method: str, body: bytes) -> None:
+        if method not in ("GetStream", "GetMiniblocks"):
+            self._fail(404, "unimplemented", f"{method} is not there")
+            return
+        try:
+            self._send(200, "application/proto", self.server.answer(method, body))
+        except Refused as error:
+            self._fail(404, "not_found", str(error))
+        except BadInput as error:
+            self._fail(400, "invalid_argument", str(error))
+        except ConnectionError:
+            self._fail(503, "unavailable", "this node fails as it was told to")
+
+    def _control(self, text: str) -> None:
+        what = self.path.removeprefix("/control/")
+        try:
+            given = json.loads(text or "{}")
+            if what == self.path or not isinstance(given, dict):
+                raise BadInput("POST /control/<what> with a JSON object")
+            answer = self.server.control(what, given)
+        except (BadInput, ValueError) as error:
+            self._send(400, "application/json", json.dumps({"error": str(error)}).encode())
+            return
+        self._send(200, "application/json", json.dumps(answer if answer is not None else {"done": what}).encode())
+
+    def _fail(self, status: int, code: str, message: str) -> None:
+        self._send(status, "application/json", json.dumps({"code": code, "message": message}).encode())
+
+    def _send(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing: tests and demos ask thousands of times."""

@@ -1,0 +1,198 @@
+"""A stream service over the Connect protocol: several nodes in order of preference, asked with patience.
+
+What a node does not answer, answers with an error or unsoundly, the next one is asked for. When none is left, all are asked again
+after growing, jittered pauses, a bounded number of times. Only what every node says is believed of the bad: that there is no such
+stream, that old miniblocks are gone, that a miniblock is unsound.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from chainlake.errors import BadInput, Unavailable
+from chainlake.sources import wire
+from chainlake.sources.endpoint import Endpoint, endpoint
+from chainlake.sources.http_post import Passing, Poster, retry_after
+from chainlake.sources.rpc_client import FIRST_PAUSE, LONGEST_PAUSE, decode
+from chainlake.sync.fetch import opened, unsound
+from chainlake.sync.messages import (
+    PAGE_FROM,
+    PAGE_MINIBLOCKS,
+    RESPONSE_STREAM,
+    Answer,
+    get_miniblocks_request,
+    get_stream_request,
+    read_answer,
+)
+from chainlake.sync.service import Refused
+from chainlake.sync.turns import Turns
+
+SERVICE = "/river.StreamService/"
+MAX_RESPONSE = 256 << 20
+FINAL_CODES = ("not_found", "invalid_argument", "unauthenticated", "permission_denied", "unimplemented", "failed_precondition")
+
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True)
+class Asking:
+    """How nodes may be asked. `rate` is requests a second and node."""
+
+    page_size: int = 200
+    rate: float | None = None
+    timeout: float = 30.0
+    retries: int = 4
+
+
+class Final(Exception):
+    """A node means what it says: asking it again is no use."""
+
+
+class Doubtful(Exception):
+    """An answer that another node may better."""
+
+    def __init__(self, reason: str, answer: object, rank: int) -> None:
+        super().__init__(reason)
+        self.answer = answer
+        self.rank = rank
+
+
+def asking(options: Mapping[str, str], share: int = 1) -> Asking:
+    """How nodes may be asked, by the options of the chain, when `share` processes ask them side by side."""
+    rate = int(options.get("rate", "0"))
+    return Asking(
+        page_size=max(1, int(options.get("page_size", Asking.page_size))),
+        rate=rate / share if rate else None,
+        timeout=max(1.0, float(options.get("timeout", Asking.timeout))),
+        retries=int(options.get("retries", Asking.retries)),
+    )
+
+
+class ConnectClient:
+    """A `StreamService`. Threads may share it: each has connections of its own."""
+
+    def __init__(
+        self, urls: Sequence[str], options: Mapping[str, str], how: Asking, pause: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._nodes = [_connect(endpoint(url, options)) for url in urls]
+        self._how = how
+        self._pause = pause
+        self._turns = [Turns(how.rate, pause) for _ in urls]
+        self._local = threading.local()
+
+    def get_stream(self, stream_id: bytes) -> Answer:
+        def read(data: bytes) -> Answer:
+            answer = read_answer(wire.message(data, RESPONSE_STREAM))
+            if not answer.miniblocks:
+                raise Passing("answered without a miniblock")
+            if reason := unsound(opened(answer.miniblocks)):
+                raise Doubtful(reason, answer, 1)
+            return answer
+
+        return self._ask("GetStream", get_stream_request(stream_id), read)
+
+    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> Sequence[bytes]:
+        while start < end:
+            page = self._page(stream_id, start, min(end, start + self._how.page_size))
+            if not isinstance(page, int):
+                return page
+            start = page
+        return []
+
+    def _page(self, stream_id: bytes, start: int, end: int) -> list[bytes] | int:
+        """Miniblocks from [start, end), or where the server's begin if that is later."""
+
+        def read(data: bytes) -> list[bytes] | int:
+            page, begins = wire.messages(data, PAGE_MINIBLOCKS), wire.number(data, PAGE_FROM)
+            if not page and begins >= end:
+                raise Doubtful(f"has no miniblocks before {begins}", begins, begins)
+            if not page:
+                raise Passing(f"answered without the miniblocks from {start} on")
+            blocks = opened(page)
+            if reason := unsound(blocks):
+                raise Doubtful(reason, page, 1 << 62)
+            first = blocks[0].opened.number
+            if not start <= first < end:
+                raise Passing(f"answered with miniblock {first}, not with those from {start} to {end - 1}")
+            if first > start:
+                raise Doubtful(f"has no miniblocks before {first}", page, first)
+            return page
+
+        return self._ask("GetMiniblocks", get_miniblocks_request(stream_id, start, end), read)
+
+    def close(self) -> None:
+        """End the connections of this thread."""
+        for poster in self._posters():
+            poster.close()
+
+    def _ask(self, method: str, body: bytes, read: Callable[[bytes], Found]) -> Found:
+        """The first good answer; else the best of the doubtful ones, if every node was heard."""
+        said: dict[int, str] = {}
+        for tries in range(1, self._how.retries + 2):
+            waits: list[float] = []
+            doubtful: dict[int, Doubtful] = {}
+            final = 0
+            for number, node in enumerate(self._nodes):
+                try:
+                    return self._answer(number, method, body, read)
+                except Doubtful as doubt:
+                    doubtful[number] = doubt
+                    said[number] = f"{node.shown} {doubt}"
+                except Final as meant:
+                    final += 1
+                    said[number] = f"{node.shown} {meant}"
+                except Passing as problem:
+                    waits.append(problem.wait or 0.0)
+                    said[number] = f"{node.shown} {problem}"
+                except Unavailable as problem:
+                    final += 1
+                    said[number] = str(problem)
+            if doubtful and len(doubtful) + final == len(self._nodes):
+                best: Found = min(doubtful.values(), key=lambda doubt: doubt.rank).answer  # type: ignore[assignment]
+                return best
+            if final == len(self._nodes):
+                break
+            if tries <= self._how.retries:
+                backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1)) * random.uniform(0.5, 1.0)
+                self._pause(min(LONGEST_PAUSE, max([backoff, *waits])))
+        raise Refused("; ".join(said[number] for number in sorted(said)) or "there is no node")
+
+    def _answer(self, number: int, method: str, body: bytes, read: Callable[[bytes], Found]) -> Found:
+        node = self._nodes[number]
+        self._turns[number].wait()
+        status, headers, data = self._posters()[number].post(body, node.target.rstrip("/") + SERVICE + method)
+        if status != 200:
+            code, message = _error(data)
+            told = f"says {node.without_secrets(f'{code}: {message}')}" if code else f"answered HTTP {status}"
+            if code in FINAL_CODES or (not code and status in (401, 403, 404, 405)):
+                raise Final(told)
+            raise Passing(told, retry_after(headers))
+        try:
+            return read(data)
+        except BadInput as error:
+            raise Passing(f"answered something that cannot be read ({error})") from None
+
+    def _posters(self) -> list[Poster]:
+        posters: list[Poster] | None = getattr(self._local, "posters", None)
+        if posters is None:
+            posters = [Poster(node, self._how.timeout, MAX_RESPONSE) for node in self._nodes]
+            self._local.posters = posters
+        return posters
+
+
+def _connect(node: Endpoint) -> Endpoint:
+    return replace(node, headers={**node.headers, "Content-Type": "application/proto", "Connect-Protocol-Version": "1"})
+
+
+def _error(data: bytes) -> tuple[str, str]:
+    """Code and message of an error, both empty if the body is none."""
+    try:
+        value = decode(data)
+    except BadInput:
+        return "", ""
+    if not isinstance(value, dict) or not isinstance(value.get("code"), str):
+        return "", ""
+    return value["code"], str(value.get("message", ""))

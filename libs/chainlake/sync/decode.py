@@ -1,0 +1,171 @@
+"""Passes and miniblocks as rows: bytes in, Arrow out."""
+
+import base64
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from chainlake.encoding import short
+from chainlake.errors import BadInput
+from chainlake.sync.hashing import river_hash
+from chainlake.sync.messages import Answer, Event, event_fields, read_answer
+from chainlake.sync.miniblock import open_miniblock
+
+MICROS = 1_000
+MOST_MS = 1 << 47
+TIME = pa.timestamp("us", tz="UTC")
+EVENT = pa.struct(
+    {
+        "event_hash": pa.binary(),
+        "creator_address": pa.binary(),
+        "created_at": TIME,
+        "kind": pa.string(),
+        "payload": pa.binary(),
+        "problem": pa.string(),
+    }
+)
+EVENTS = (
+    "array<struct<event_hash: binary, creator_address: binary, created_at: timestamp, kind: string, payload: binary,"
+    " problem: string>>"
+)
+ANSWERS = (
+    "_chain string, _height bigint, stream_id binary, first_tx int, miniblocks int, pages int, snapshot_index int,"
+    " minipool_gen bigint, prev_miniblock_hash binary, is_whole boolean, catch_up boolean, live boolean, passed_at timestamp,"
+    f" events {EVENTS}"
+)
+ANSWERS_ARROW = pa.schema(
+    {
+        "_chain": pa.string(),
+        "_height": pa.int64(),
+        "stream_id": pa.binary(),
+        "first_tx": pa.int32(),
+        "miniblocks": pa.int32(),
+        "pages": pa.int32(),
+        "snapshot_index": pa.int32(),
+        "minipool_gen": pa.int64(),
+        "prev_miniblock_hash": pa.binary(),
+        "is_whole": pa.bool_(),
+        "catch_up": pa.bool_(),
+        "live": pa.bool_(),
+        "passed_at": TIME,
+        "events": pa.list_(EVENT),
+    }
+)
+MINIBLOCKS = (
+    "_chain string, _height bigint, tx_index int, stream_id binary, miniblock_num bigint, miniblock_hash binary,"
+    " prev_miniblock_hash binary, timestamp timestamp, has_snapshot boolean, event_count int, problem string,"
+    f" events {EVENTS}"
+)
+PLACE = ("_chain", "_height", "tx_index", "stream_id")
+
+
+def answers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """What each pass (`_chain`, `_height`, `payload`, `timestamp`) brought of each stream."""
+    for batch in batches:
+        for row in batch.to_pylist():
+            yield pa.RecordBatch.from_pylist(list(_answers(row)), ANSWERS_ARROW)
+
+
+def miniblocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each miniblock (`PLACE`, `payload`) opened, checked, and its events if it is sound."""
+    for batch in batches:
+        opened = [open_miniblock(raw) for raw in batch.column("payload").to_pylist()]
+        columns: dict[str, pa.Array] = {name: batch.column(name) for name in PLACE}
+        columns["miniblock_num"] = pa.array([one.number for one in opened], pa.int64())
+        columns["miniblock_hash"] = pa.array([one.hash for one in opened], pa.binary())
+        columns["prev_miniblock_hash"] = pa.array([one.prev_hash for one in opened], pa.binary())
+        columns["timestamp"] = pa.array([one.timestamp_us for one in opened], TIME)
+        columns["has_snapshot"] = pa.array([one.has_snapshot for one in opened], pa.bool_())
+        columns["event_count"] = pa.array([len(one.events) for one in opened], pa.int32())
+        columns["problem"] = pa.array([one.problem for one in opened], pa.string())
+        columns["events"] = _nested([() if one.problem else one.events for one in opened])
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def _answers(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    told = json.loads(row["payload"])
+    at, nothing = 0, [None] * len(told["streams"])
+    parts = zip(
+        told["streams"],
+        told["miniblocks"],
+        told["rest"],
+        told.get("pages", nothing),
+        told.get("whole", nothing),
+        told.get("catch_up", nothing),
+        strict=True,
+    )
+    live = bool(told.get("live"))
+    for stream, count, rest, pages, whole, catch_up in parts:
+        answer = _rest(base64.b64decode(rest))
+        yield {
+            "_chain": row["_chain"],
+            "_height": row["_height"],
+            "stream_id": bytes.fromhex(stream),
+            "first_tx": at,
+            "miniblocks": count,
+            "pages": pages or 0,
+            "snapshot_index": 0 if live or answer is None else min(answer.snapshot_index, 1 << 30),
+            "minipool_gen": answer.minipool_gen if answer else None,
+            "prev_miniblock_hash": answer.prev_hash if answer else None,
+            "is_whole": whole is not False,
+            "catch_up": bool(catch_up),
+            "live": live,
+            "passed_at": row["timestamp"],
+            "events": [_event(event, _problem(event)) for event in answer.minipool] if answer else [],
+        }
+        at += count
+
+
+def _rest(data: bytes) -> Answer | None:
+    """What came besides miniblocks; None if there is nothing, or nothing that can be read."""
+    try:
+        return read_answer(data) if data else None
+    except BadInput:
+        return None
+
+
+def _problem(event: Event) -> str | None:
+    return None if river_hash(event.body) == event.hash else f"it does not have the hash {short(event.hash)} that it states"
+
+
+def _event(event: Event, problem: str | None) -> dict[str, Any]:
+    creator, created, kind = _fields(event)
+    return {
+        "event_hash": event.hash,
+        "creator_address": creator,
+        "created_at": created,
+        "kind": kind,
+        "payload": event.body,
+        "problem": problem,
+    }
+
+
+def _fields(event: Event) -> tuple[bytes, int | None, str | None]:
+    try:
+        found = event_fields(event.body)
+    except BadInput:
+        return b"", None, None
+    return found.creator, found.created_ms * MICROS if abs(found.created_ms) < MOST_MS else None, found.kind
+
+
+def _nested(events: list[tuple[Event, ...]]) -> pa.ListArray:
+    """The events of each miniblock, column by column."""
+    flat = [event for some in events for event in some]
+    fields = [_fields(event) for event in flat]
+    values = pa.StructArray.from_arrays(
+        [
+            pa.array([event.hash for event in flat], pa.binary()),
+            pa.array([creator for creator, _, _ in fields], pa.binary()),
+            pa.array([created for _, created, _ in fields], TIME),
+            pa.array([kind for _, _, kind in fields], pa.string()),
+            pa.array([event.body for event in flat], pa.binary()),
+            pa.nulls(len(flat), pa.string()),
+        ],
+        fields=list(EVENT),
+    )
+    offsets = [0]
+    for some in events:
+        offsets.append(offsets[-1] + len(some))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)

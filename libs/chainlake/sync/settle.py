@@ -1,0 +1,61 @@
+"""Where a server and our history agree, when its answers do not follow our heads: walk back until a miniblock is one of ours.
+
+Many streams go back at once when a server is restored, so they are settled together: each round looks up all hashes that were
+shown in one go, and walks back further, in strides that grow, with those that are not settled yet.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from chainlake.sync.fetch import Base, Head, pages
+from chainlake.sync.service import Refused, StreamService
+
+GROWTH, THREADS = 4, 8
+
+Held = Callable[[Sequence[bytes]], set[bytes]]
+Places = Sequence[tuple[int, bytes]]
+
+
+def settled(head: Head, shown: Places, held: set[bytes]) -> Base | None:
+    """The highest of the miniblocks shown that we hold, below where our own end."""
+    for number, hash_ in reversed(shown):
+        if number < head.minipool_gen and (hash_ in held or (number == 0 and hash_ == head.genesis_hash)):
+            return Base(number, hash_)
+    return None
+
+
+def walk_back(service: StreamService, stream_id: bytes, low: int, stride: int) -> Places | Refused:
+    """The places of up to `stride` miniblocks below `low`."""
+    try:
+        return [one.place for page in pages(service, stream_id, max(0, low - stride), low) for one in page]
+    except Refused as refusal:
+        return refusal
+
+
+def settle_all(
+    service: StreamService, heads: Mapping[bytes, Head], shown: Mapping[bytes, Places], held: Held, stride: int
+) -> dict[bytes, Base | Refused]:
+    """The base of each stream to fetch from, or why it cannot be found out."""
+    found: dict[bytes, Base | Refused] = {}
+    lows = {stream_id: places[0][0] for stream_id, places in shown.items()}
+    waiting = dict(shown)
+    while waiting:
+        ours = held([hash_ for places in waiting.values() for _, hash_ in places])
+        bases = {stream_id: settled(heads[stream_id], places, ours) for stream_id, places in waiting.items()}
+        ended = {stream_id: Base(-1, b"", low) for stream_id, low in lows.items() if low == 0}
+        found |= {stream_id: base or ended[stream_id] for stream_id, base in bases.items() if base or stream_id in ended}
+        further = [stream_id for stream_id in waiting if stream_id not in found]
+        step_back = partial(walk_back, service, stride=stride)
+        with ThreadPoolExecutor(THREADS) as pool:
+            steps = dict(zip(further, pool.map(step_back, further, map(lows.__getitem__, further)), strict=True))
+        waiting = {}
+        for stream_id, step in steps.items():
+            if isinstance(step, Refused):
+                found[stream_id] = step
+            elif not step:
+                found[stream_id] = Base(-1, b"", lows[stream_id])
+            else:
+                waiting[stream_id], lows[stream_id] = step, step[0][0]
+        stride *= GROWTH
+    return found

@@ -1,0 +1,226 @@
+"""Streams from nodes to notifications: what Spark delivers is what the pure rules deliver, whatever the servers did."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainlake.demo import river
+from chainlake.demo.river_node import StreamNode
+from chainlake.demo.river_server import RiverServer
+from chainlake.errors import Unavailable
+from chainlake.lake import Lake
+from chainlake.lake.home import Home
+from chainlake.lake.verify import verify
+from chainlake.serve.embedded import EmbeddedLake
+from chainlake.sync.checks import delivery_problems
+from chainlake.sync.feed import Feed
+from chainlake.sync.miniblock import open_miniblock
+from chainlake.sync.service import Refused
+from tests.unit.sync_model import Synced
+
+STAGES = ("raw.sync", "bronze.sync", "gold.sync")
+CASES = ("a", "b", "c", "rewound", "recreated", "trimmed", "damaged", "minipool", "still", "gone")
+TABLES = ("raw.blocks", "gold.stream_sync_state", "gold.notifications")
+
+
+class Lab:
+    """Two nodes over the same streams, a lake that follows them, and the pure rules beside it."""
+
+    def __init__(self, lake: Lake, chain: str, folder: Path, **options: str) -> None:
+        self.lake, self.chain = lake, chain
+        self.node = StreamNode(len(CASES), page_limit=6)
+        self.ids = dict(zip(CASES, sorted(self.node.streams), strict=True))
+        self.models = {stream_id: Synced() for stream_id in self.ids.values()}
+        for stream_id in self.ids.values():
+            self.node.grow(stream_id, 12)
+        self.servers = [RiverServer(self.node).start() for _ in range(2)]
+        streams = folder / "streams.txt"
+        streams.write_text("".join(f"{stream_id.hex()}\n" for stream_id in self.ids.values()))
+        self.source = ",".join(server.url for server in self.servers)
+        self.options = {"streams": str(streams), "timeout": "5", "retries": "1", **options}
+
+    def follow(self) -> Any:
+        return self.lake.ingest(self.chain, "river", self.source, self.options)
+
+    def run(self) -> None:
+        for stage in STAGES:
+            self.lake.run_stage(stage, chains=self.chain)
+
+    def model(self) -> None:
+        for stream_id, model in self.models.items():
+            try:
+                model.sync(self.node, stream_id)
+            except Refused:
+                assert stream_id == self.ids["gone"]
+
+    def notes(self) -> dict[bytes, list[tuple[Any, ...]]]:
+        rows = self.lake.table("gold.notifications", chain=self.chain).orderBy("offset").collect()
+        assert [row["offset"] for row in rows] == list(range(1, len(rows) + 1))
+        found: dict[bytes, list[tuple[Any, ...]]] = {stream_id: [] for stream_id in self.ids.values()}
+        for row in rows:
+            values = (row["miniblock_num"], row["event_index"], bytes(row["event_hash"]), row["historical"], row["duplicate"])
+            found[bytes(row["stream_id"])].append(values)
+        return found
+
+    def compare(self) -> None:
+        """The lake holds what the rules say, and its checks find nothing."""
+        assert self.notes() == {stream_id: model.notes for stream_id, model in self.models.items()}
+        states = {bytes(row["stream_id"]): row for row in self.lake.table("gold.stream_sync_state", chain=self.chain).collect()}
+        for stream_id, model in self.models.items():
+            if model.state is not None:
+                held = {name: states[stream_id][name] for name in model.state.__slots__}
+                assert held == {name: getattr(model.state, name) for name in model.state.__slots__}
+        assert delivery_problems(self.lake, self.chain) == []
+
+    def count(self, table: str) -> int:
+        return self.lake.history(table, chain=self.chain).count()
+
+
+@pytest.fixture
+def lab(full_lake: Lake, chain: str, tmp_path: Path) -> Iterator[Lab]:
+    made = Lab(full_lake, chain, tmp_path)
+    yield made
+    for server in made.servers:
+        server.stop()
+
+
+def test_every_case_at_once_against_live_nodes(lab: Lab, home: Home) -> None:
+    ids, node = lab.ids, lab.node
+    lab.follow()
+    lab.model()
+    node.back_up()
+    for name in ("c", "rewound"):
+        node.grow(ids[name], 1)
+    node.grow(ids["a"], 1)
+    node.grow(ids["b"], 20, minipool=2)
+    node.grow(ids["minipool"], 0, minipool=2)
+    lab.servers[0].failing = 3
+    lab.run()
+    lab.model()
+    lab.compare()
+    before = {table: lab.count(table) for table in TABLES}
+    lab.lake.run_stage("raw.sync", chains=lab.chain)
+    assert {table: lab.count(table) for table in TABLES} == before, "nothing new writes nothing"
+
+    kept = {name: node.streams[ids[name]] for name in CASES}
+    node.restore()
+    node.streams |= {ids[name]: kept[name] for name in CASES if name not in ("c", "rewound")}
+    node.grow(ids["rewound"], 9)
+    node.create(ids["recreated"])
+    node.grow(ids["recreated"], 15)
+    node.grow(ids["trimmed"], 30)
+    node.streams[ids["trimmed"]].trim(24)
+    node.grow(ids["damaged"], 3)
+    lab.servers[0].control("damage", {"stream": ids["damaged"].hex(), "miniblock": 14})
+    node.streams[ids["minipool"]].make_miniblock()
+    gone = node.streams.pop(ids["gone"])
+    done = lab.lake.run_stage("raw.sync", chains=lab.chain)
+    assert done["status"][0] == "ok" and "1 of 10 streams could not be had" in done["error"][0]
+    lab.model()
+    cases = {name: lab.models[ids[name]].cases[-1] for name in CASES}
+    assert cases["c"] == "behind" and cases["rewound"] == "rewound" and cases["recreated"] == "recreated"
+    node.streams[ids["gone"]] = gone
+    lab.servers[0].control("mend", {})
+    lab.servers[1].failing = 2
+    lab.run()
+    lab.model()
+    lab.compare()
+    gaps = lab.lake.table("gold.sync_gaps", chain=lab.chain).collect()
+    assert [(bytes(g["stream_id"]), g["from_miniblock"], g["to_miniblock"], g["reason"]) for g in gaps] == [
+        (ids["trimmed"], 13, 24, "trimmed")
+    ]
+    bad = lab.lake.table("gold.sync_quarantine", chain=lab.chain).collect()
+    assert [(bytes(b["stream_id"]), b["miniblock_num"]) for b in bad] == [(ids["damaged"], 14)]
+    assert "does not have the hash" in bad[0]["reason"]
+    writes = lab.count("gold.stream_sync_state")
+    assert writes == sum(model.writes for model in lab.models.values()), "no state row more than the rules ask for"
+
+    feed = Feed(EmbeddedLake(home.path, lab.lake.namespace.prefix), lab.chain)
+    read, offset = [], 0
+    while page := feed.after(offset, 7):
+        read, offset = read + page, page[-1].offset
+    assert read == lab.lake.notifications(1, 10_000, lab.chain) and read[3:5] == lab.lake.notifications(4, 2, lab.chain)
+    assert len(read) == sum(len(model.notes) for model in lab.models.values())
+
+
+KILLED = """
+import sys
+from chainlake.lake import open_lake
+lake = open_lake(sys.argv[1], schema_prefix=sys.argv[2])
+for stage in sys.argv[4:]:
+    lake.run_stage(stage, chains=sys.argv[3])
+"""
+POINTS = ("before_ledger:1", "after_ledger:2", "after_append:7", "before_ledger:3", "after_ledger:3")
+
+
+def test_killed_at_every_step_of_a_recovery_and_still_each_event_comes_once(
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path
+) -> None:
+    lab = Lab(full_lake, chain, tmp_path, max_gap_commit="40", page_size="5")
+    try:
+        lab.follow()
+        lab.run()
+        first = {stream_id: stream.snapshot for stream_id, stream in lab.node.streams.items()}
+        for number, failpoint in enumerate(POINTS):
+            for stream_id in lab.ids.values():
+                lab.node.grow(stream_id, 11 if number == 0 else 1, minipool=1)
+            environment = {**os.environ, "LAKE_FAILPOINT": failpoint}
+            command = [sys.executable, "-c", KILLED, str(home.path), full_lake.namespace.prefix, chain, *STAGES]
+            ended = subprocess.run(command, env=environment, capture_output=True, timeout=180, check=False)
+            assert ended.returncode == -9, (failpoint, ended.stderr[-500:])
+        lab.run()
+        notes = lab.notes()
+        for stream_id, stream in lab.node.streams.items():
+            blocks = [open_miniblock(one.raw) for one in stream.miniblocks[first[stream_id] :]]
+            expected = [event.hash for block in blocks for event in block.events]
+            assert [note[2] for note in notes[stream_id]] == [*expected, *(one[2:34] for one in stream.minipool)]
+        sizes = full_lake.table("raw.transactions", chain=chain).groupBy("height").count().collect()
+        assert len(sizes) > 4 and max(row["count"] for row in sizes[1:]) <= 200
+        assert delivery_problems(full_lake, chain) == []
+    finally:
+        for server in lab.servers:
+            server.stop()
+    with pytest.raises(Unavailable, match=r"no stream of .* can be had"):
+        full_lake.run_stage("raw.sync", chains=chain)
+
+
+def test_recordings_are_delivered_like_live_streams(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+    river.write(tmp_path / "a", 6)
+    full_lake.ingest(chain, "river", str(tmp_path / "a"))
+    for stage in STAGES[1:]:
+        full_lake.run_stage(stage, chains=chain, max_blocks=4)
+    streams = {stream.stream_id: stream for stream in demo_streams(6)}
+    notes = full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect()
+    for stream_id, stream in streams.items():
+        found = [bytes(row["event_hash"]) for row in notes if bytes(row["stream_id"]) == stream_id]
+        known = [event.hash for one in stream.miniblocks for event in open_miniblock(one.raw).events]
+        known += [envelope[2:34] for envelope in stream.minipool]
+        assert found == known[len(known) - len(found) :] and len(found) == len(set(found)) > 5
+    assert full_lake.table("gold.sync_gaps", chain=chain).count() == 0
+    full_lake.rollback("bronze.sync", chain, 3, why="a test")
+    for stage in STAGES[1:]:
+        full_lake.run_stage(stage, chains=chain)
+    assert full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect() == notes
+    assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
+
+
+def demo_streams(count: int) -> list[river.Stream]:
+    """The streams behind the demo recordings, as they are after the last pass."""
+    made: list[river.Stream] = []
+    original = river.Stream
+
+    class Seen(original):  # type: ignore[misc, valid-type]
+        def __post_init__(self) -> None:
+            made.append(self)
+
+    river.Stream = Seen  # type: ignore[misc]
+    try:
+        list(river.blocks(count))
+    finally:
+        river.Stream = original  # type: ignore[misc]
+    return made

@@ -1,0 +1,146 @@
+"""The Connect client against the test server, over loopback: nodes that fail, lag, lie or trim."""
+
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from chainlake.demo.river_node import StreamNode
+from chainlake.demo.river_server import RiverServer
+from chainlake.errors import BadInput
+from chainlake.sync.client import Asking, ConnectClient, asking
+from chainlake.sync.service import Refused
+from chainlake.sync.turns import Turns
+from tests.unit.sync_model import Synced
+
+ID = b"\x20" + b"\x07" * 31
+
+
+@pytest.fixture
+def node() -> StreamNode:
+    made = StreamNode(page_limit=7)
+    made.create(ID)
+    made.grow(ID, 12)
+    return made
+
+
+@pytest.fixture
+def servers(node: StreamNode) -> Iterator[list[RiverServer]]:
+    made = [RiverServer(node).start() for _ in range(2)]
+    yield made
+    for server in made:
+        server.stop()
+
+
+def client(servers: list[RiverServer], pauses: list[float] | None = None, **how: float) -> ConnectClient:
+    waits = pauses if pauses is not None else []
+    return ConnectClient([server.url for server in servers], {}, Asking(**{"timeout": 5, **how}), pause=waits.append)  # type: ignore[arg-type]
+
+
+def test_streams_and_pages_come_over_the_network_as_they_are(node: StreamNode, servers: list[RiverServer]) -> None:
+    asked = client(servers, page_size=5)
+    assert asked.get_stream(ID) == node.get_stream(ID)
+    raw = [one.raw for one in node.streams[ID].miniblocks]
+    assert list(asked.get_miniblocks(ID, 1, 13)) == raw[1:6], "the client's page"
+    assert list(client(servers).get_miniblocks(ID, 1, 13)) == raw[1:8], "the server's page"
+    assert servers[1].calls == {}, "the second node is asked only if the first fails"
+
+
+def test_a_failing_node_is_passed_over_and_a_failing_service_is_asked_again_with_pauses(servers: list[RiverServer]) -> None:
+    pauses: list[float] = []
+    servers[0].failing = 1
+    client(servers, pauses).get_stream(ID)
+    assert pauses == [] and servers[1].calls["GetStream"] == 1
+    servers[0].failing = servers[1].failing = 2
+    client(servers, pauses).get_stream(ID)
+    assert len(pauses) == 2 and 0.1 < pauses[0] < 0.26 < pauses[1] < 0.51
+    servers[0].failing = servers[1].failing = 99
+    with pytest.raises(Refused, match=r"503|unavailable: this node fails"):
+        client(servers, retries=2).get_stream(ID)
+
+
+def test_what_no_node_has_is_refused_at_once(servers: list[RiverServer]) -> None:
+    pauses: list[float] = []
+    with pytest.raises(Refused, match="not_found: there is no stream 20ff"):
+        client(servers, pauses).get_stream(b"\x20\xff")
+    assert pauses == []
+
+
+def test_an_empty_page_is_unavailable(servers: list[RiverServer]) -> None:
+    pauses: list[float] = []
+    with pytest.raises(Refused, match="without the miniblocks from 13 on"):
+        client(servers, pauses, retries=3).get_miniblocks(ID, 13, 20)
+    assert len(pauses) == 3
+
+
+def test_a_node_that_has_trimmed_or_damaged_its_history_is_bettered_by_the_other(node: StreamNode) -> None:
+    other = StreamNode()
+    other.streams = {ID: node.streams[ID].backup()}
+    poor, rich = RiverServer(other).start(), RiverServer(node).start()
+    try:
+        other.streams[ID].trim(9)
+        raw = [one.raw for one in node.streams[ID].miniblocks]
+        assert list(client([poor, rich]).get_miniblocks(ID, 1, 5)) == raw[1:5]
+        assert list(client([poor, rich]).get_miniblocks(ID, 1, 13)) == raw[1:8]
+        assert list(client([poor]).get_miniblocks(ID, 1, 13)) == raw[9:13], "gone everywhere: from where it begins"
+        assert client([poor]).get_miniblocks(ID, 1, 5) == [], "gone everywhere"
+        poor.control("damage", {"stream": ID.hex(), "miniblock": 11})
+        assert client([poor, rich]).get_stream(ID) == node.get_stream(ID)
+        assert client([poor]).get_stream(ID) != node.get_stream(ID), "damaged everywhere: as evidence"
+    finally:
+        poor.stop()
+        rich.stop()
+
+
+def test_a_slow_node_times_out_and_the_next_one_answers(servers: list[RiverServer]) -> None:
+    servers[0].slow = 1.5
+    started = time.monotonic()
+    client(servers, timeout=1).get_stream(ID)
+    assert servers[1].calls["GetStream"] == 1 and time.monotonic() - started < 1.4
+
+
+def test_each_node_is_asked_no_faster_than_its_rate() -> None:
+    waits: list[float] = []
+    turns = Turns(50, waits.append)
+    threads = [threading.Thread(target=turns.wait) for _ in range(11)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(waits) == 10 and 0.17 < max(waits) <= 0.2
+    assert asking({"rate": "30", "page_size": "9", "timeout": "2"}, share=3) == Asking(9, 10.0, 2.0, 4)
+
+
+def test_a_whole_life_over_the_network(node: StreamNode, servers: list[RiverServer]) -> None:
+    asked, synced = client(servers, page_size=4), Synced()
+    synced.sync(asked, ID)
+    post(servers[0], "grow", {"miniblocks": 20, "minipool": 1})
+    post(servers[0], "fail", {"requests": 3})
+    synced.sync(asked, ID, budget=6)
+    post(servers[0], "backup", {})
+    post(servers[0], "grow", {"miniblocks": 3})
+    synced.sync(asked, ID)
+    post(servers[0], "restore", {})
+    post(servers[0], "grow", {"miniblocks": 9})
+    synced.sync(asked, ID)
+    post(servers[0], "create", {"stream": ID.hex()})
+    synced.sync(asked, ID)
+    assert [synced.cases[0], *dict.fromkeys(synced.cases[1:])] == ["first", "follows", "rewound", "recreated"]
+    assert len(set(synced.events)) == len(synced.events)
+
+
+def test_controls_refuse_what_they_do_not_understand(servers: list[RiverServer]) -> None:
+    for what, given in (("nonsense", {}), ("trim", {}), ("grow", {"stream": "20aa"}), ("grow", {"miniblocks": "many"})):
+        with pytest.raises(urllib.error.HTTPError, match="400"):
+            post(servers[0], what, given)
+    with pytest.raises(BadInput, match="there is no control"):
+        servers[0].control("nonsense", {})
+
+
+def post(server: RiverServer, what: str, given: object) -> None:
+    request = urllib.request.Request(f"{server.url}/control/{what}", json.dumps(given).encode(), method="POST")
+    urllib.request.urlopen(request, timeout=5).close()

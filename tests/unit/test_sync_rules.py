@@ -1,0 +1,297 @@
+"""The rules of sync: each case, and thousands of random histories against an oracle that sees the server's own lists."""
+
+import random
+
+import pytest
+
+from chainlake.demo.river_node import StreamNode
+from chainlake.sync import rules
+from chainlake.sync.hashing import river_hash
+from chainlake.sync.miniblock import open_miniblock
+from chainlake.sync.rules import Delivery, Mark, State, advance
+from chainlake.sync.service import Refused
+from tests.unit.sync_model import Flaky, Held, Oracle, Synced, unchanged
+
+ID = b"\x20" + b"\x01" * 31
+
+
+def node_with(miniblocks: int, **more: int) -> StreamNode:
+    node = StreamNode(**more)
+    node.create(ID)
+    node.grow(ID, miniblocks)
+    return node
+
+
+def synced_with(node: StreamNode) -> Synced:
+    synced = Synced()
+    synced.sync(node, ID)
+    return synced
+
+
+def all_events(node: StreamNode, first: int = 0) -> list[bytes]:
+    return [event.hash for one in node.streams[ID].miniblocks[first:] for event in open_miniblock(one.raw).events]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"Hello, World!", "c6252c41c99028ea8600a2d9818d8dcfdf13ab69f9d4df54cbc1d1ed1a475592"),
+        (b"Hello, Universe!", "b8c5bb634af3b0191b7aa98c38d3baceeb0651b15cf252cacad2e0a8cda7f040"),
+    ],
+)
+def test_hashes_are_those_of_river(text: bytes, expected: str) -> None:
+    assert river_hash(text).hex() == expected
+
+
+def test_first_sync_delivers_from_the_snapshot_on_and_nothing_before() -> None:
+    node = node_with(12)
+    node.earlier = 3
+    synced = synced_with(node)
+    assert node.streams[ID].snapshot == 10
+    assert synced.events == all_events(node, 10)
+    assert synced.state is not None
+    assert (synced.state.snapshot_miniblock, synced.state.minipool_gen, synced.state.first_miniblock) == (10, 13, 10)
+    assert synced.state.genesis_hash == node.streams[ID].miniblocks[0].hash
+    assert {note[3] for note in synced.notes} == {True}
+
+
+def test_case_a_skips_what_is_known_and_is_not_historical() -> None:
+    node = node_with(11)
+    synced = synced_with(node)
+    before = len(synced.notes)
+    node.grow(ID, 2)
+    synced.sync(node, ID)
+    assert synced.events == all_events(node, 10)
+    assert {note[3] for note in synced.notes[before:]} == {False}
+    assert synced.cases == ["first", "follows"] and synced.writes == 2
+
+
+def test_case_b_fetches_the_gap_first_and_in_order() -> None:
+    node = node_with(11, page_limit=3)
+    synced = synced_with(node)
+    before = len(synced.notes)
+    node.grow(ID, 20, minipool=2)
+    synced.sync(node, ID)
+    pool = [envelope[2:34] for envelope in node.streams[ID].minipool]
+    assert synced.events == all_events(node, 10) + pool
+    assert [note[3] for note in synced.notes[before:]] == [True] * (len(synced.notes) - before - 2) + [False] * 2
+
+
+def test_a_large_gap_comes_in_bounded_passes() -> None:
+    node = node_with(11, page_limit=5)
+    synced = synced_with(node)
+    node.grow(ID, 60)
+    synced.sync(node, ID, budget=10)
+    assert synced.events == all_events(node, 10)
+    assert max(len(one.miniblocks) for one in synced.raw[1:-1]) <= 14 and len(synced.raw) > 5
+    assert all(note[3] for note in synced.notes)
+
+
+def test_case_c_delivers_nothing_and_records_once_that_the_server_went_back() -> None:
+    node = node_with(12)
+    node.back_up()
+    node.grow(ID, 1)
+    synced = synced_with(node)
+    count, state = len(synced.notes), synced.state
+    node.restore()
+    for _ in range(3):
+        synced.sync(node, ID)
+    assert len(synced.notes) == count and synced.cases[1:] == ["behind"] and len(synced.raw) == 2
+    assert state is not None and synced.state == State(
+        **{name: getattr(state, name) for name in State.__slots__} | {"reset_reason": "behind"}
+    )
+
+
+def test_a_restored_server_that_goes_another_way_is_followed_from_where_it_parted() -> None:
+    node = node_with(12)
+    synced = synced_with(node)
+    node.back_up()
+    node.grow(ID, 4)
+    synced.sync(node, ID)
+    old = synced.events
+    node.restore()
+    node.grow(ID, 30)
+    synced.sync(node, ID)
+    assert synced.events == old + all_events(node, 13)
+    assert synced.cases[-1] == "rewound" and synced.state is not None and synced.state.reset_reason == "rewound"
+
+
+def test_a_recreated_stream_is_delivered_from_its_new_genesis() -> None:
+    node = node_with(12)
+    synced = synced_with(node)
+    old = synced.events
+    node.create(ID)
+    node.grow(ID, 25)
+    synced.sync(node, ID)
+    assert synced.events == old + all_events(node)
+    assert synced.state is not None and synced.state.reset_reason == "recreated"
+    assert synced.state.genesis_hash == node.streams[ID].miniblocks[0].hash
+
+
+def test_trimmed_history_is_a_gap_that_stays_visible() -> None:
+    node = node_with(12)
+    synced = synced_with(node)
+    old = synced.events
+    node.grow(ID, 30)
+    node.streams[ID].trim(25)
+    synced.sync(node, ID)
+    assert synced.events == old + all_events(node, 25)
+    assert synced.gaps == [rules.Gap(13, 25, rules.TRIMMED)]
+
+
+def test_an_event_of_the_minipool_does_not_come_again_with_its_miniblock() -> None:
+    node = node_with(11)
+    node.grow(ID, 0, minipool=3)
+    synced = synced_with(node)
+    writes = synced.writes
+    node.grow(ID, 0, minipool=1)
+    synced.sync(node, ID)
+    assert synced.writes == writes, "events alone do not move the state"
+    node.streams[ID].make_miniblock()
+    synced.sync(node, ID)
+    assert synced.events == all_events(node, 10) and len(set(synced.events)) == len(synced.events)
+    assert synced.writes == writes + 1
+
+
+def test_nothing_new_writes_nothing() -> None:
+    node = node_with(12, page_limit=7)
+    synced = synced_with(node)
+    for _ in range(5):
+        synced.sync(node, ID)
+    assert (len(synced.raw), synced.writes) == (1, 1)
+
+
+def test_history_that_is_gone_is_delivered_from_the_snapshot_and_flagged() -> None:
+    node = node_with(12)
+    synced = synced_with(node)
+    node.back_up()
+    node.grow(ID, 6)
+    synced.sync(node, ID)
+    synced.history = Held()
+    node.restore()
+    node.grow(ID, 9)
+    count = len(synced.notes)
+    synced.sync(node, ID)
+    assert synced.cases[-1] == "duplicate" and all(note[4] for note in synced.notes[count:])
+    again = [note[2] for note in synced.notes[count:]]
+    assert set(all_events(node, 13)) <= set(again)
+
+
+def test_an_unsound_miniblock_is_quarantined_once_and_the_stream_waits_for_a_sound_one() -> None:
+    node = node_with(11)
+    synced = synced_with(node)
+    node.grow(ID, 3)
+    stream = node.streams[ID]
+    good = stream.miniblocks[13]
+    stream.miniblocks[13] = type(good)(good.raw.replace(b"message", b"massage"), good.hash)
+    for _ in range(3):
+        synced.sync(node, ID)
+    assert [one.mark.number for one in synced.quarantined] == [13] and len(synced.raw) == 2
+    assert "does not have the hash" in synced.quarantined[0].reason
+    assert synced.state is not None and synced.state.minipool_gen == 13 and synced.state.stopped
+    stream.miniblocks[13] = good
+    synced.sync(node, ID)
+    assert synced.events == all_events(node, 10) and synced.state.stopped is None
+
+
+def test_an_unsound_first_miniblock_leaves_nothing_behind_but_the_reason() -> None:
+    node = node_with(10)
+    stream = node.streams[ID]
+    good = stream.miniblocks[10]
+    stream.miniblocks[10] = type(good)(good.raw[:-1], good.hash)
+    synced = synced_with(node)
+    synced.sync(node, ID)
+    assert synced.notes == [] and len(synced.quarantined) == 1 and len(synced.raw) == 1
+    stream.miniblocks[10] = good
+    synced.sync(node, ID)
+    assert synced.events == all_events(node, 10)
+
+
+def test_recordings_have_gaps_where_nothing_was_recorded() -> None:
+    state = State(5, b"e" * 32, 3, 3)
+    marks = (Mark(0, 9, b"i" * 32, b"h" * 32), Mark(1, 10, b"j" * 32, b"i" * 32))
+    outcome = advance(state, Delivery(marks), Held())
+    assert outcome.gap == rules.Gap(5, 9, rules.NOT_RECORDED) and len(outcome.delivered) == 2
+    assert outcome.state is not None and outcome.state.minipool_gen == 11
+
+
+@pytest.mark.parametrize(
+    ("marks", "reason"),
+    [
+        ((Mark(0, 5, b"f" * 32, b"e" * 32), Mark(1, 7, b"h" * 32, b"g" * 32)), "it came where 6 is expected"),
+        ((Mark(0, 5, b"f" * 32, b"e" * 32), Mark(1, 6, b"h" * 32, b"x" * 32)), "it follows 0x78787878…"),
+        ((Mark(0, 5, b"f" * 32, b"e" * 32), Mark(1, -1, b"", b"", problem="it cannot be read")), "miniblock 6: it cannot"),
+    ],
+)
+def test_what_does_not_follow_is_refused(marks: tuple[Mark, ...], reason: str) -> None:
+    outcome = advance(State(5, b"e" * 32, 3, 3), Delivery(marks), Held())
+    assert len(outcome.delivered) == 1 and outcome.quarantined is not None and reason in outcome.quarantined.reason
+    assert outcome.state is not None and outcome.state.minipool_gen == 6 and not outcome.minipool
+
+
+OPERATIONS = ("grow", "grow", "jump", "pool", "sync", "sync", "sync", "trim", "recreate", "backup", "restore", "lag", "kill")
+
+
+def play(seed: int) -> tuple[Synced, Oracle]:
+    """One random life of a stream, its node and its reader."""
+    rng = random.Random(seed)
+    node = StreamNode(page_limit=rng.randint(1, 6), snapshot_every=rng.randint(2, 7), seed=seed)
+    node.create(ID)
+    node.back_up()
+    node.earlier = rng.choice((0, 0, 2))
+    service = Flaky(node, rng, rng.choice((0.0, 0.2)))
+    synced, oracle, budget = Synced(), Oracle(), rng.choice((1, 5, 1000))
+    for _ in range(rng.randint(3, 14)):
+        operation = rng.choice(OPERATIONS)
+        if operation == "grow":
+            node.grow(ID, rng.randint(0, 3), rng.randint(0, 3), rng.randint(0, 2))
+        elif operation == "jump":
+            node.grow(ID, rng.randint(5, 15), 1)
+        elif operation == "pool":
+            node.grow(ID, 0, minipool=rng.randint(1, 2))
+        elif operation == "trim":
+            node.streams[ID].trim(rng.randint(0, 40))
+        elif operation == "recreate":
+            node.create(ID)
+        elif operation == "backup":
+            node.back_up()
+        elif operation == "restore":
+            node.restore()
+        else:
+            synced = step(operation, synced, oracle, service, node, budget, rng)
+    service.rate = 0.0
+    return step("sync", synced, oracle, service, node, budget, rng), oracle
+
+
+def step(
+    operation: str, synced: Synced, oracle: Oracle, service: Flaky, node: StreamNode, budget: int, rng: random.Random
+) -> Synced:
+    """A run of the reader: whole, or raw alone (the later stages lag), or killed before a commit."""
+    more = True
+    while more:
+        before = unchanged(synced) if operation == "kill" else synced
+        try:
+            more = synced.pull(service, ID, budget)
+        except Refused:
+            return before
+        if operation == "kill" and rng.random() < 0.5:
+            return before
+        oracle.look(node.streams[ID], synced.head.minipool_gen if more and synced.head else None)
+        while operation != "lag" and synced.done < len(synced.raw):
+            if operation == "kill" and rng.random() < 0.3:
+                return synced
+            synced.derive()
+    return synced
+
+
+@pytest.mark.parametrize("chunk", range(8))
+def test_random_histories_deliver_everything_after_the_first_sync_once_and_in_order(chunk: int) -> None:
+    for seed in range(chunk * 250, chunk * 250 + 250):
+        synced, oracle = play(seed)
+        while synced.done < len(synced.raw):
+            synced.derive()
+        assert synced.events == oracle.events, seed
+        assert len(set(synced.events)) == len(synced.events), seed
+        assert not any(note[4] for note in synced.notes), seed
+        assert synced.gaps or not oracle.lost, seed
+        assert synced.writes <= len(synced.raw), seed
