@@ -6,6 +6,7 @@ bounds. (`byron` has the first era, whose transactions look quite different.)
 
 import hashlib
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from chainlake.cage import byron
 from chainlake.cage.cbor import (
@@ -38,24 +39,38 @@ MOST_QUANTITY = 1 << 64
 MOST_INDEX = 1 << 16
 
 
+class Block(NamedTuple):
+    """A block's era, its slot (None in Byron) and its transactions."""
+
+    era: int
+    slot: int | None
+    transactions: list[Tx]
+
+
 def decode_block(raw: bytes) -> list[Tx]:
     """The transactions of an `[era, block]`, in order."""
+    return read_block(raw).transactions
+
+
+def read_block(raw: bytes) -> Block:
+    """An `[era, block]`."""
     era = era_of(raw)
     if era == EBB:
-        return []
+        return Block(era, None, [])
     parts = items(raw, head(raw, 0)[2] + 1, "the block")
     if len(raw) > MAX_BLOCK or not parts or raw[parts[-1][1] :] not in (b"", b"\xff"):
         raise BadInput(f"{len(raw)} bytes are no single [era, block]")
     if era == BYRON:
-        return byron.transactions(raw, parts)
+        return Block(era, None, byron.transactions(raw, parts))
     if len(parts) < 3:
         raise BadInput(f"the block has {len(parts)} parts: header, bodies and witnesses are expected")
     bodies, witnesses = items(raw, parts[1][0], "the bodies"), items(raw, parts[2][0], "the witnesses")
     if len(bodies) != len(witnesses):
         raise BadInput(f"the block has {len(bodies)} transactions and {len(witnesses)} witness sets")
     invalid = _invalid(raw, parts[4][0], len(bodies)) if len(parts) > 4 else set[int]()
-    pairs_of_both = zip(bodies, witnesses, strict=True)
-    return [_transaction(raw, body, witness, at not in invalid) for at, (body, witness) in enumerate(pairs_of_both)]
+    both = zip(bodies, witnesses, strict=True)
+    txs = [_transaction(raw, body, witness, at not in invalid) for at, (body, witness) in enumerate(both)]
+    return Block(era, _slot(raw, parts[0][0]), txs)
 
 
 def decode_output(raw: bytes) -> TxOut:
@@ -63,6 +78,16 @@ def decode_output(raw: bytes) -> TxOut:
     if end_of(raw, 0) != len(raw):
         raise BadInput("something follows the output")
     return _output(raw, (0, len(raw)))
+
+
+def _slot(raw: bytes, header: int) -> int:
+    """header = [[number, slot, …], signature]."""
+    outer = items(raw, header, "the header")
+    inner = items(raw, outer[0][0], "the header body") if outer else []
+    slot = unsigned(raw, inner[1][0], "the slot") if len(inner) > 1 else MOST_LOVELACE
+    if slot >= MOST_LOVELACE:
+        raise BadInput("the header has no slot, or one that no clock shows")
+    return slot
 
 
 def _invalid(raw: bytes, position: int, count: int) -> set[int]:

@@ -109,6 +109,7 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     """The gateway over the lake of a home."""
     from chainlake.logs.query import LogIndex
     from chainlake.logs.settings import Settings as IndexSettings
+    from chainlake.serve.cage import CageRoutes
     from chainlake.serve.control import LakeControl, chain_id_of, choose_chain
     from chainlake.serve.embedded import EmbeddedLake
     from chainlake.serve.gateway import Gateway
@@ -120,7 +121,9 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     reading = IndexSettings(max_or_terms=numbers["max-or-terms"], too_broad=given.too_broad)
     index = LogIndex(home, chain["chain"], prefix=prefix, settings=reading)
     settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)
-    return Gateway(chain["chain"], IndexEngine(index), control, settings)
+    gateway = Gateway(chain["chain"], IndexEngine(index), control, settings)
+    CageRoutes(gateway, home, prefix, control)
+    return gateway
 
 
 def _settings(given: argparse.Namespace, numbers: dict[str, int], chain_id: int) -> "Settings":

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -20,7 +21,10 @@ for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they r
 
 
 def get_spark(home: Home | None = None) -> SparkSession:
-    """The active session, else `SPARK_REMOTE`, else databricks-connect where installed, else the local server."""
+    """The active session, else `SPARK_REMOTE`, else databricks-connect where installed, else the local server.
+
+    A local server that is gone does not come back, so its clients give up after seconds, not after Spark's ten minutes.
+    """
     active = foreign_session()
     if active is not None:
         return active
@@ -31,7 +35,7 @@ def get_spark(home: Home | None = None) -> SparkSession:
     home = home or find_home()
     running = server.ensure(home)
     server.register_client(home)
-    return _remote(running.url)
+    return _impatient(_remote(running.url))
 
 
 def foreign_session() -> SparkSession | None:
@@ -64,6 +68,14 @@ def _remote(url: str) -> SparkSession:
     if url not in _ours:
         _ours[url] = SparkSession.builder.remote(url).create()
     return _ours[url]
+
+
+def _impatient(session: Any) -> SparkSession:
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+
+    session.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=2000)])
+    found: SparkSession = session
+    return found
 
 
 def _has_databricks_connect() -> bool:

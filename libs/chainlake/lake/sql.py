@@ -49,6 +49,10 @@ def _register_functions(lake: "Lake", statement: str) -> None:
         from chainlake.logs.functions import register
 
         register(lake)
+    if re.search(r"\bprove_(cage|utxo)\s*\(", statement, re.IGNORECASE):
+        from chainlake.cage.functions import register as register_cage
+
+        register_cage(lake)
 
 
 def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None) -> str:

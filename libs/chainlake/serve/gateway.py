@@ -19,6 +19,8 @@ from chainlake.serve.settings import Settings
 PAGE = """Chainlake {version}: the finalized logs of {chain} (chain id {chain_id}).
 
 POST /         JSON-RPC 2.0: {methods}
+GET  /cage     Cardano: /cage/tokens, /cage/requests, /cage/token/<hex>[/facts, /proof/<key>]
+GET  /utxo     /utxo/<txid%23index>[/proof], /utxos/address/<hex>, /utxos/asset/<policy>[/<name>]
 GET  /health   whether answers can be trusted and how fresh they are (503 if not)
 GET  /metrics  Prometheus
 

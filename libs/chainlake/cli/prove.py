@@ -1,0 +1,22 @@
+"""`lake prove DOMAIN …`: what the lake holds, with a proof that others can check. No Spark."""
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+from chainlake.cli.prove_cage import add_cage, add_utxo
+
+
+def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
+    prove = commands.add_parser(
+        "prove",
+        help="inclusion or exclusion proof as JSON, or in its binary form with --raw",
+        epilog="example: lake prove utxo demo-cardano 'txid#0' --height 40",
+    )
+    domains = prove.add_subparsers(dest="domain", metavar="DOMAIN", required=True)
+    for name, add in DOMAINS.items():
+        add(domains, name, common)
+
+
+DOMAINS: dict[str, Callable[[Any, str, argparse.ArgumentParser], None]] = {"cage": add_cage, "utxo": add_utxo}
+"""What can be proven: the name of a domain, and what adds its arguments and its handler."""

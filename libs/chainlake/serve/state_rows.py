@@ -1,0 +1,111 @@
+"""Rows of data tables without Spark, found by key through the statistics of row groups; and the state that they add up to.
+
+Rows of a state table are after-images, so the newest at or below a height is the state there. After a compaction the base holds
+the state at its height, and only what came later is read beside it.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from chainlake.lake.visibility import History
+from chainlake.serve.cache import ByteCache
+from chainlake.serve.embedded import EmbeddedLake
+from chainlake.serve.visible import Limits, Source, select
+
+Key = bytes | str | int
+Bounds = list[tuple[Any, Any]]
+Row = dict[str, Any]
+
+KEPT_BYTES = 64 << 20
+
+
+class KeyedRows:
+    """Visible rows of one stored table by a key column. For many threads."""
+
+    def __init__(self, lake: EmbeddedLake, table: str, key: str, columns: Sequence[str]) -> None:
+        self._key = key
+        self._columns = list(dict.fromkeys((key, *columns, "_chain", "_height", "_commit")))
+        self._log = lake.log(table)
+        self._lock = Lock()
+        self._bounds: dict[str, Bounds] = {}
+        self._groups: ByteCache[pa.Table] = ByteCache(KEPT_BYTES)
+
+    def read(self, chain: str, limits: Limits, keys: Sequence[Any] | None = None) -> Iterator[pa.Table]:
+        """Rows of some sorted keys, or of all, within the limits of their commits."""
+        if not len(limits) or (keys is not None and not keys):
+            return
+        with self._lock:
+            self._log.refresh()
+            files = self._log.files
+        for source in select(files, chain, limits, "_height").sources:
+            for group in self._holding(source, keys):
+                rows = self._group(source, group)
+                if keys is not None:
+                    rows = rows.filter(pc.is_in(rows[self._key], pa.array(keys, rows.schema.field(self._key).type)))
+                yield rows
+
+    def _holding(self, source: Source, keys: Sequence[Any] | None) -> list[int]:
+        """The row groups of a file that may have some of the keys."""
+        bounds = self._bounds.get(source.path)
+        if bounds is None:
+            bounds = self._bounds[source.path] = _bounds_of(source.path, self._key)
+        if keys is None:
+            return list(range(len(bounds)))
+        return [group for group, (low, high) in enumerate(bounds) if low is None or any(low <= key <= high for key in keys)]
+
+    def _group(self, source: Source, group: int) -> pa.Table:
+        place = (source.key, group)
+        rows = self._groups.get(place)
+        if rows is None:
+            file = pq.ParquetFile(source.path, memory_map=True, pre_buffer=False)
+            rows = source.seen(file.read_row_group(group, columns=self._columns, use_threads=False))
+            self._groups.put(place, rows, rows.nbytes)
+        return rows
+
+
+class StateReader:
+    """A state table with a single key column."""
+
+    def __init__(self, lake: EmbeddedLake, table: str, key: str, columns: Sequence[str]) -> None:
+        self._key = key
+        self._tail, self._base = (KeyedRows(lake, name, key, (*columns, "_deleted")) for name in (table, f"{table}_base"))
+
+    def newest(self, chain: str, history: History, height: int, keys: Iterable[Key] | None = None) -> list[Row]:
+        """The rows of some keys, or of all, that are there after a block."""
+        wanted = None if keys is None else sorted(set(keys))
+        base = history.base(height)
+        floor = -1 if base is None else base.height
+        tail = self._tail.read(
+            chain, Limits({v.commit.commit_id: v.limit for v in history.visible(height) if v.limit > floor}), wanted
+        )
+        held = self._base.read(chain, Limits({} if base is None else {base.commit_id: base.height}), wanted)
+        found: dict[Key, Row] = {}
+        for rows in (*tail, *held):
+            for row in rows.to_pylist():
+                known = found.get(row[self._key])
+                if known is None or known["_height"] < row["_height"]:
+                    found[row[self._key]] = row
+        return [row for row in found.values() if not row["_deleted"]]
+
+
+def event_rows(rows: KeyedRows, chain: str, history: History, height: int) -> list[Row]:
+    """The rows of an event table, keyed by `_height`, that one block has."""
+    limits = Limits({v.commit.commit_id: v.limit for v in history.visible(height) if v.commit.base_height < height <= v.limit})
+    return [row for found in rows.read(chain, limits, [height]) for row in found.to_pylist()]
+
+
+def _bounds_of(path: str, column: str) -> Bounds:
+    """The least and greatest value of a column in each row group; None where the file does not say."""
+    metadata = pq.read_metadata(path, memory_map=True)
+    leaf = next(index for index in range(metadata.num_columns) if metadata.schema.column(index).path == column)
+    found: Bounds = []
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(leaf).statistics
+        known = statistics is not None and statistics.has_min_max
+        found.append((statistics.min, statistics.max) if known else (None, None))
+    return found
