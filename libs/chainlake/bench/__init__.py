@@ -5,7 +5,7 @@ from pathlib import Path
 
 from chainlake.bench.report import Result
 
-BENCHMARKS = ("kernel", "logs")
+BENCHMARKS = ("kernel", "logs", "cage")
 
 
 def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | None, size: int | None = None) -> list[Result]:
@@ -27,6 +27,6 @@ def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | 
 
 
 def _runner(name: str) -> Callable[[str, bool, int | None], Iterator[Result]]:
-    from chainlake.bench import kernel, logs
+    from chainlake.bench import cage, kernel, logs
 
-    return {"kernel": kernel.run, "logs": logs.run}[name]
+    return {"kernel": kernel.run, "logs": logs.run, "cage": cage.run}[name]
