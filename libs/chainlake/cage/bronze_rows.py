@@ -28,6 +28,12 @@ DECODED = (
 
 _TX = [("tx_index", pa.int32()), ("tx_id", pa.binary())]
 _ASSET = pa.struct([("policy", pa.binary()), ("name", pa.binary()), ("quantity", pa.decimal128(20, 0))])
+OUTPUT_FIELDS = (
+    ("address", pa.binary()),
+    ("lovelace", pa.int64()),
+    ("assets", pa.list_(_ASSET)),
+    *((name, pa.binary()) for name in ("datum_hash", "datum", "reference_script", "txout")),
+)
 _LISTS = {
     "inputs": pa.struct(
         [
@@ -46,10 +52,7 @@ _LISTS = {
             ("output_index", pa.int32()),
             ("role", pa.string()),
             ("is_created", pa.bool_()),
-            ("address", pa.binary()),
-            ("lovelace", pa.int64()),
-            ("assets", pa.list_(_ASSET)),
-            *((name, pa.binary()) for name in ("datum_hash", "datum", "reference_script", "txout")),
+            *OUTPUT_FIELDS,
         ]
     ),
     "mints": pa.struct(

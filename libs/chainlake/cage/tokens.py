@@ -131,7 +131,9 @@ def _events(found: DataFrame) -> DataFrame:
     single = F.col("kind").isin("request", "retract")
     return found.filter("kind IS NOT NULL").withColumns(
         {
-            "requests": F.transform("operations", lambda one: F.struct(one["tx_id"], one["tx_index"])),
+            "requests": F.transform(
+                "operations", lambda one: F.struct(one["tx_id"].alias("tx_id"), one["tx_index"].alias("tx_index"))
+            ),
             "request_tx_id": F.when(single, F.col("operations")[0]["tx_id"]),
             "request_tx_index": F.when(single, F.col("operations")[0]["tx_index"]),
         }

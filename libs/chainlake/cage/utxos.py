@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from chainlake.cage import utxo_rows
-from chainlake.cage.bronze_rows import ASSETS, output_columns
+from chainlake.cage.bronze_rows import OUTPUT_FIELDS, output_columns
 from chainlake.cage.settings import Settings, read_genesis
 from chainlake.cage.utxo_fold import BUCKET_DEPTH, PART_DEPTH, PARTS, PREFIX, roots, top_of
 from chainlake.encoding import short
@@ -19,11 +19,17 @@ from chainlake.merkle.csmt import combine
 KEY = ["tx_id", "tx_index"]
 KNOWN = ["address", "lovelace", "assets", "datum_hash", "datum", "reference_script", "txout"]
 GENESIS = "genesis"
-MADE = (
-    "made_height bigint, maker_index int, maker_role string, tx_id binary, tx_index int, address binary, lovelace bigint,"
-    f" assets {ASSETS}, datum_hash binary, datum binary, reference_script binary, txout binary, created_height bigint"
+MADE = pa.schema(
+    [
+        ("made_height", pa.int64()),
+        ("maker_index", pa.int32()),
+        ("maker_role", pa.string()),
+        ("tx_id", pa.binary()),
+        ("tx_index", pa.int32()),
+        *OUTPUT_FIELDS,
+        ("created_height", pa.int64()),
+    ]
 )
-MANY = 50_000
 
 
 @dataclass(frozen=True)
@@ -95,10 +101,9 @@ def _changes(made: DataFrame, resolved: DataFrame) -> DataFrame:
 def _genesis(batch: Batch, path: str, height: int) -> DataFrame:
     """Outputs from before the first block. They appear with it."""
     rows = [(height, -1, GENESIS, *place, *output_columns(output), None) for place, output in read_genesis(path)]
-    frame = batch.spark.createDataFrame(rows[:MANY], MADE)
-    for start in range(MANY, len(rows), MANY):
-        frame = frame.unionByName(batch.spark.createDataFrame(rows[start : start + MANY], MADE))
-    return frame
+    columns = zip(*rows, strict=True) if rows else [()] * len(MADE)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, MADE, strict=True)]
+    return batch.spark.createDataFrame(pa.Table.from_arrays(arrays, schema=MADE))
 
 
 def tree_of(batch: Batch, chain: str, utxos: Utxos, settings: Settings) -> Tree:
