@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from chainlake.bench.pg_cluster import cluster
-from chainlake.bench.postgres import _psycopg
+from chainlake.bench.postgres import psycopg_driver
 
 TABLES = (
     "CREATE TABLE applied (group_name text PRIMARY KEY, log_index bigint NOT NULL)",
@@ -50,7 +50,7 @@ def sqlite_rate(directory: Path, entries: Sequence[Write]) -> float:
 
 def postgres_rate(entries: Sequence[Write]) -> float:
     """Entries a second through PostgreSQL: a transaction each, sent in a pipeline, every commit on the disk."""
-    psycopg = _psycopg()
+    psycopg = psycopg_driver()
     applied = "INSERT INTO applied VALUES (%s, %s) ON CONFLICT (group_name) DO UPDATE SET log_index = excluded.log_index"
     with (
         cluster() as socket,

@@ -25,7 +25,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     run.set_defaults(run=_run)
 
     bench = commands.add_parser("bench", parents=[common], help="a benchmark, with its peers side by side")
-    bench.add_argument("name", help="kernel, logs or replica")
+    bench.add_argument("name", help="kernel, logs, shards, cage, replica or sync")
     bench.add_argument("--quick", action="store_true", help="smaller sizes, for a first look")
     bench.add_argument(
         "--size",

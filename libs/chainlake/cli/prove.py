@@ -1,55 +1,27 @@
 """`lake prove DOMAIN …`: what the lake holds, with a proof that others can check. No Spark."""
 
 import argparse
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
-from chainlake.cli.data import parse_height
-from chainlake.cli.show import emit_json
+from chainlake.cli.prove_cage import add_cage, add_utxo
+from chainlake.cli.prove_shards import add_shards
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     prove = commands.add_parser(
         "prove",
         help="inclusion or exclusion proof as JSON, or in its binary form with --raw",
-        epilog="example: lake prove shards demo-shard-1 0x10… --height 40",
+        epilog="examples: lake prove shards demo-shard-1 0x10… --height 40; lake prove utxo demo-cardano 'txid#0'",
     )
     domains = prove.add_subparsers(dest="domain", metavar="DOMAIN", required=True)
     for name, add in DOMAINS.items():
         add(domains, name, common)
 
 
-def _add_shards(domains: Any, name: str, common: argparse.ArgumentParser) -> None:
-    shards = domains.add_parser(
-        name,
-        parents=[common],
-        help="that a stream has its metadata, or is not there: an ICS-23 proof under the state root",
-        epilog="example: lake prove shards demo-shard-1 0x10… --height 40 --raw > proof.bin",
-    )
-    shards.add_argument("chain")
-    shards.add_argument("stream", help="id of the stream, 64 hex digits")
-    shards.add_argument("--height", metavar="N", help="after this block (default: the last one)")
-    shards.add_argument("--raw", action="store_true", help="the ICS-23 CommitmentProof in protobuf, nothing else")
-    shards.set_defaults(run=_prove_shards)
-
-
-def _prove_shards(given: argparse.Namespace) -> int:
-    from chainlake.lake.home import find_home
-    from chainlake.shards.query import read_stream_id
-    from chainlake.shards.reader import ShardReader
-
-    stream_id, height = read_stream_id(given.stream), parse_height(given.height)
-    reader = ShardReader(find_home(given.home).path, given.chain, prefix=os.environ.get("LAKE_PREFIX", ""))
-    proven = reader.prove(stream_id, height)
-    if given.raw:
-        sys.stdout.buffer.write(proven.proof.to_bytes())
-        sys.stdout.buffer.flush()
-    else:
-        emit_json(proven.to_json(given.chain))
-    return 0
-
-
-DOMAINS: dict[str, Callable[[Any, str, argparse.ArgumentParser], None]] = {"shards": _add_shards}
+DOMAINS: dict[str, Callable[[Any, str, argparse.ArgumentParser], None]] = {
+    "shards": add_shards,
+    "cage": add_cage,
+    "utxo": add_utxo,
+}
 """What can be proven: the name of a domain, and what adds its arguments and its handler."""

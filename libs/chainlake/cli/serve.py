@@ -112,6 +112,7 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     from chainlake.logs.query import LogIndex
     from chainlake.logs.settings import Settings as IndexSettings
     from chainlake.replica.query import ReplicaReader
+    from chainlake.serve.cage import CageRoutes
     from chainlake.serve.control import DEFAULT_CHAIN_ID, LakeControl, chain_id_of, choose_chain, without_logs
     from chainlake.serve.embedded import EmbeddedLake
     from chainlake.serve.gateway import Gateway
@@ -140,6 +141,7 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
         settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)
         gateway = Gateway(chain["chain"], IndexEngine(index), control, settings, open_feed=open_feed)
     ShardRoutes(gateway, home, prefix, control, other if given.chain else None)
+    CageRoutes(gateway, home, prefix, control)
     ReplicaRoutes(ReplicaReader(home, prefix)).add_to(gateway.router)
     return gateway
 

@@ -121,9 +121,9 @@ def next_block(branch: Branch, payments: int) -> bytes:
     bodies = [_payment(branch) for _ in range(branch.rng.randint(0, 2 * payments))]
     witnesses = [mapping({0: array(array(octets(blake(body)), octets(branch.rng.randbytes(64))))}) for body in bodies]
     segments = [array(*bodies), array(*witnesses), mapping({}), array()]
-    header = _header(branch, segments)
-    branch.height, branch.parent = branch.height + 1, blake(header)
-    return array(uint(CONWAY), array(header, *segments))
+    top = header(branch.height, branch.parent, branch.rng, segments)
+    branch.height, branch.parent = branch.height + 1, blake(top)
+    return array(uint(CONWAY), array(top, *segments))
 
 
 def _payment(branch: Branch) -> bytes:
@@ -141,13 +141,13 @@ def _payment(branch: Branch) -> bytes:
     return body
 
 
-def _header(branch: Branch, segments: list[bytes]) -> bytes:
+def header(height: int, parent: bytes | None, rng: random.Random, segments: list[bytes]) -> bytes:
     """[[number, slot, parent, issuer, vrf key, vrf, body size, body hash, certificate, version], signature]."""
-    rng, pool = branch.rng, f"pool {branch.rng.randrange(5)}".encode()
+    pool = f"pool {rng.randrange(5)}".encode()
     body = array(
-        uint(branch.height),
-        uint(branch.height * SLOTS_PER_BLOCK + rng.randrange(SLOTS_PER_BLOCK)),
-        b"\xf6" if branch.parent is None else octets(branch.parent),
+        uint(height),
+        uint(height * SLOTS_PER_BLOCK + rng.randrange(SLOTS_PER_BLOCK)),
+        b"\xf6" if parent is None else octets(parent),
         octets(blake(pool)),
         octets(blake(b"vrf " + pool)),
         array(octets(rng.randbytes(64)), octets(rng.randbytes(80))),

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from chainlake.demo import cardano, comet, evm, raft, river
+from chainlake.demo import cage, cardano, comet, evm, raft, river
 from chainlake.errors import BadInput
 
 SIZES: dict[str, dict[str, int]] = {
@@ -56,8 +56,8 @@ def _shards(directory: Path, count: int) -> list[DemoChain]:
 
 
 def _cage(directory: Path, count: int) -> list[DemoChain]:
-    path, genesis = cardano.write(directory / "demo-cardano", count)
-    options = {"network": "testnet", "genesis": str(genesis), "network_start": str(cardano.NETWORK_START)}
+    path, genesis = cage.write(directory / "demo-cardano", count)
+    options = {**cage.options(genesis), "network_start": str(cardano.NETWORK_START)}
     return [DemoChain("demo-cardano", "cardano", "cage", path, options, count)]
 
 

@@ -71,7 +71,8 @@ class Snapshot:
         return self._visible(self._spark.table(self._catalog.namespace.store(name)), live, lower)
 
     def state(self, name: str, heights: Mapping[str, int], keys: DataFrame | None = None) -> DataFrame:
-        """State rows as of a height per chain, with the kernel's columns; with `keys` (`_chain` and the key), only those."""
+        """State rows as of a height per chain, with the kernel's columns; with `keys` (`_chain` and the key, or some columns of
+        it), only those."""
         table = self._catalog.table(name)
         histories = {chain: self._history(table, chain) for chain in heights}
         live = [v for chain, height in heights.items() for v in histories[chain].visible(height)]
@@ -99,15 +100,16 @@ class Snapshot:
         lower = {chain: commit.height for chain, commit in bases.items()}
         tail = self._visible(frame, [v for v in live if v.limit > lower.get(v.commit.chain, -1)], lower)
         on = ["_chain", *table.state_key]
+        wanted = [name for name in on if keys is not None and name in keys.columns]
         if keys is not None:
-            tail = tail.join(F.broadcast(keys.select(*on).distinct()), on, "left_semi")
+            tail = tail.join(F.broadcast(keys.select(*wanted).distinct()), wanted, "left_semi")
         newest = Window.partitionBy(*on).orderBy(F.col("_height").desc())
         tail = tail.withColumn("_newest", F.row_number().over(newest)).filter("_newest = 1").drop("_newest")
         if not bases:
             return tail.filter("NOT _deleted")
         base = self._base_rows(table, bases)
         if keys is not None:
-            base = base.join(F.broadcast(keys.select(*on).distinct()), on, "left_semi")
+            base = base.join(F.broadcast(keys.select(*wanted).distinct()), wanted, "left_semi")
         untouched = base.join(tail.select(*on), on, "left_anti")
         return untouched.select(*tail.columns).unionByName(tail.filter("NOT _deleted"))
 

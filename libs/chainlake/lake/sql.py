@@ -1,5 +1,6 @@
 """`lake sql`: one read-only query over the views, at the head or as of a block or a time."""
 
+import importlib
 import re
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -15,6 +16,13 @@ if TYPE_CHECKING:
 
 QUERIES = ("select", "with", "values", "from", "table", "(")
 LOOKING = ("show", "describe", "desc", "explain")
+FUNCTIONS = {
+    "get_logs": "chainlake.logs.functions",
+    "prove_stream": "chainlake.shards.functions",
+    "prove_cage": "chainlake.cage.functions",
+    "prove_utxo": "chainlake.cage.functions",
+}
+"""Table functions by name: the module that makes each known to a session."""
 
 
 def check_readonly(text: str) -> str:
@@ -44,15 +52,10 @@ def query(lake: "Lake", text: str, height: int | None = None, at: datetime | Non
 
 
 def _register_functions(lake: "Lake", statement: str) -> None:
-    """Table functions that the statement names."""
-    if re.search(r"\bget_logs\s*\(", statement, re.IGNORECASE):
-        from chainlake.logs.functions import register
-
-        register(lake)
-    if re.search(r"\bprove_stream\s*\(", statement, re.IGNORECASE):
-        from chainlake.shards.functions import register as register_proofs
-
-        register_proofs(lake)
+    """Makes the table functions that a statement names known to the session."""
+    modules = {module for name, module in FUNCTIONS.items() if re.search(rf"\b{name}\s*\(", statement, re.IGNORECASE)}
+    for module in sorted(modules):
+        importlib.import_module(module).register(lake)
 
 
 def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None) -> str:

@@ -17,7 +17,7 @@ Row = Mapping[str, Any]
 
 COMMIT_FIELDS = {field.name for field in fields(Commit)}
 DEFAULT_CHAIN_ID = 1337
-SERVED_KINDS = ("comet",)
+SERVED_KINDS = ("comet", "cardano", "raft", "river")
 """Kinds of chains beside evm that are answered for over HTTP."""
 
 

@@ -25,6 +25,8 @@ PAGE = """Chainlake {version}: the finalized logs of {chain} (chain id {chain_id
 
 POST /         JSON-RPC 2.0: {methods}
 GET  /streams  streams of metadata shards, and /stream/<hex>[/proof], /streams/node/<0xaddr>, /streams/count[/<0xaddr>]
+GET  /cage     Cardano: /cage/tokens, /cage/requests, /cage/token/<hex>[/facts, /proof/<key>]
+GET  /utxo     /utxo/<txid%23index>[/proof], /utxos/address/<hex>, /utxos/asset/<policy>[/<name>]
 GET  /health   whether answers can be trusted and how fresh they are (503 if not)
 GET  /metrics  Prometheus
 GET  /notifications?after=N  events of streams after an offset; waits for them up to ?wait=SECONDS

@@ -1,0 +1,110 @@
+"""The cage on Spark: blocks to transactions, transactions to the UTxO set, the cage and its tries in one commit."""
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from chainlake.cage import bronze_rows
+from chainlake.cage.checks import by_address_problems, state_problems
+from chainlake.cage.gold import by_address, inverse_operations
+from chainlake.cage.settings import Settings
+from chainlake.cage.tokens import TABLES, cage_of, nothing
+from chainlake.cage.utxos import refuse_first, roots_frame, tree_of, utxos_of
+from chainlake.lake.stage import Batch, Output, Stage
+
+LISTS = {
+    "bronze.cardano_inputs": "inputs",
+    "bronze.cardano_outputs": "outputs",
+    "bronze.cardano_mints": "mints",
+    "bronze.cardano_redeemers": "redeemers",
+}
+UTXO_ROOT = "utxo"
+SEARCHED = {
+    "silver.utxos": ("tx_id", "tx_index"),
+    "silver.utxo_nodes": ("bucket", "path"),
+    "silver.trie_facts": ("token_id", "key"),
+    "silver.trie_nodes": ("token_id", "bucket", "path"),
+}
+SMALL_ROW_GROUPS = {"parquet.block.size": str(512 << 10), "parquet.page.size": str(64 << 10)}
+
+
+def cage_stages() -> tuple[Stage, ...]:
+    """From raw blocks to what one asks."""
+    return (
+        Stage(
+            "bronze.cage",
+            "cardano",
+            ("bronze.cardano_blocks", *LISTS),
+            ("raw.cage",),
+            bronze,
+            max_blocks=20_000,
+            max_rows=100_000,
+        ),
+        Stage(
+            "silver.cage",
+            "cardano",
+            ("silver.utxos", "silver.utxo_nodes", "silver.unresolved_inputs", "silver.chain_roots", *TABLES),
+            ("bronze.cage",),
+            silver,
+            max_blocks=5_000,
+            max_rows=300_000,
+            write_settings=SMALL_ROW_GROUPS,
+            verify=state_problems,
+        ),
+        Stage(
+            "gold.cage",
+            "cardano",
+            ("gold.utxos_by_address", "gold.cage_inverse_ops"),
+            ("silver.cage",),
+            gold,
+            max_blocks=20_000,
+            write_settings=SMALL_ROW_GROUPS,
+            verify=by_address_problems,
+        ),
+    )
+
+
+def bronze(batch: Batch) -> Output:
+    """Decode whole blocks: bodies, witnesses, and which transactions failed."""
+    ((chain, _),) = batch.ranges.items()
+    blocks = batch.read("raw.blocks").select("_height", "hash", "timestamp", "payload")
+    decoded = batch.keep(blocks.mapInArrow(bronze_rows.decode, bronze_rows.DECODED)).withColumn("_chain", F.lit(chain))
+    bad = decoded.filter("error IS NOT NULL").select("_height", "error").orderBy("_height").limit(1).collect()
+    why = "see what the source sends, then resume"
+    refuse_first(chain, [(height, f"block {height} cannot be read: {error}; {why}") for height, error in bad])
+    tables = {
+        name: decoded.select("_chain", "_height", F.explode(column).alias("row")).select("_chain", "_height", "row.*")
+        for name, column in LISTS.items()
+    }
+    return Output({"bronze.cardano_blocks": decoded, **tables})
+
+
+def silver(batch: Batch) -> Output:
+    """Carry out a batch: the UTxO set, the cage and the tries move together."""
+    ((chain, _),) = batch.ranges.items()
+    settings = Settings.of(batch.options[chain])
+    utxos = utxos_of(batch, chain, settings)
+    tree = tree_of(batch, chain, utxos, settings)
+    cage = nothing(batch) if settings.cage is None else cage_of(batch, chain, settings.cage, utxos)
+    unknown = utxos.resolved.filter("address IS NULL").selectExpr(
+        "_height", "spender_index AS tx_index", "spender AS tx_id", "tx_id AS spent_tx_id", "tx_index AS spent_tx_index"
+    )
+    frames = {
+        "silver.utxos": utxos.changes,
+        "silver.utxo_nodes": tree.nodes,
+        "silver.unresolved_inputs": unknown,
+        **cage,
+    }
+    tables = {name: _findable(name, frame).withColumn("_chain", F.lit(chain)) for name, frame in frames.items()}
+    root = tree.blocks[-1][1]
+    roots = {chain: {UTXO_ROOT: root}} if root is not None else {}
+    return Output({**tables, "silver.chain_roots": roots_frame(batch, chain, tree)}, roots)
+
+
+def _findable(name: str, frame: DataFrame) -> DataFrame:
+    """In the order of what readers search by: they then read a few row groups only."""
+    return frame.sortWithinPartitions(*SEARCHED[name]) if name in SEARCHED else frame
+
+
+def gold(batch: Batch) -> Output:
+    """The UTxO set by address, and how to undo each block of the cage."""
+    return Output({"gold.utxos_by_address": by_address(batch), "gold.cage_inverse_ops": inverse_operations(batch)})

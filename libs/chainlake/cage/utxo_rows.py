@@ -1,0 +1,78 @@
+"""The parts of the UTxO tree through a batch, as Arrow: rows sorted by part, first its rows, then the changes by height."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+
+from chainlake.cage.utxo_fold import BUCKET_DEPTH, fold_part, to_path, to_text
+from chainlake.errors import BrokenPromise
+from chainlake.merkle.csmt import Change, Node, txin_key
+
+NODE, CHANGE = 0, 1
+MANY = 2_000
+PARTS = "tree_part string, part int, _height bigint, path string, node binary, tx_id binary, tx_index int, txout binary"
+FOLDED = "what string, tree_part string, _height bigint, _deleted boolean, bucket string, path string, node binary, error string"
+SCHEMA = pa.schema(
+    [
+        ("what", pa.string()),
+        ("tree_part", pa.string()),
+        ("_height", pa.int64()),
+        ("_deleted", pa.bool_()),
+        ("bucket", pa.string()),
+        ("path", pa.string()),
+        ("node", pa.binary()),
+        ("error", pa.string()),
+    ]
+)
+Row = dict[str, Any]
+
+
+def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows as PARTS says to rows as FOLDED says: the rows of the tree that changed, and the part's top after each block."""
+    made: list[Row] = []
+    for part, group in groupby(_rows(batches), key=lambda row: row[0]):
+        for row in _of_part(part, group):
+            made.append(row)
+            if len(made) >= MANY:
+                yield pa.RecordBatch.from_pylist(made, schema=SCHEMA)
+                made = []
+    yield pa.RecordBatch.from_pylist(made, schema=SCHEMA)
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    names = ("tree_part", "part", "_height", "path", "node", "tx_id", "tx_index", "txout")
+    for batch in batches:
+        yield from zip(*(batch.column(name).to_pylist() for name in names), strict=True)
+
+
+def _of_part(base: str, rows: Iterator[tuple[Any, ...]]) -> Iterator[Row]:
+    nodes: dict[bytes, bytes] = {}
+    changes: list[tuple[int, Change]] = []
+    for _, part, height, path, node, tx_id, number, txout in rows:
+        if part == NODE:
+            nodes[to_path(path)] = node
+        else:
+            changes.append((height, Change(txin_key(tx_id, number), txout)))
+    try:
+        for block in fold_part(base, nodes, changes):
+            own = {"tree_part": base, "_height": block.height}
+            yield {"what": "top", **own, "node": packed(block.top)}
+            for path, node in block.rows.items():
+                text = to_text(path)
+                kept = {"_deleted": node is None, "bucket": text[:BUCKET_DEPTH], "path": text, "node": node or b""}
+                yield {"what": "node", **own, **kept}
+    except BrokenPromise as broken:
+        height = broken.height if broken.height is not None else min(height for height, _ in changes)
+        yield {"what": "error", "tree_part": base, "_height": height, "error": str(broken)}
+
+
+def packed(top: Node | None) -> bytes:
+    """A top as bytes; none for an empty part."""
+    return b"" if top is None else top.to_bytes()
+
+
+def unpacked(data: bytes) -> Node | None:
+    """The other way round."""
+    return Node.from_bytes(data) if data else None

@@ -1,0 +1,221 @@
+"""The UTxO set of a batch in Spark: what is made and spent, what each input resolves to, and the tree's rows and roots."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from chainlake.cage import utxo_rows
+from chainlake.cage.bronze_rows import OUTPUT_FIELDS, output_columns
+from chainlake.cage.settings import Settings, read_genesis
+from chainlake.cage.utxo_fold import BUCKET_DEPTH, PART_DEPTH, PARTS, PREFIX, roots, top_of
+from chainlake.encoding import short
+from chainlake.errors import BrokenPromise
+from chainlake.lake.stage import Batch
+from chainlake.merkle.csmt import combine
+
+KEY = ["tx_id", "tx_index"]
+KNOWN = ["address", "lovelace", "assets", "datum_hash", "datum", "reference_script", "txout"]
+GENESIS = "genesis"
+MADE = pa.schema(
+    [
+        ("made_height", pa.int64()),
+        ("maker_index", pa.int32()),
+        ("maker_role", pa.string()),
+        ("tx_id", pa.binary()),
+        ("tx_index", pa.int32()),
+        *OUTPUT_FIELDS,
+        ("created_height", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Utxos:
+    """A batch's outputs and inputs, and the changes of the set."""
+
+    made: DataFrame
+    """Outputs, with the block and the transaction's place in it."""
+    resolved: DataFrame
+    """Inputs with what they spend; without an address where that is not known."""
+    changes: DataFrame
+    """Rows for silver.utxos: one for each output that outlives its block, one for each that an earlier block left."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The rows of the tree that changed, and a row of silver.chain_roots for each block."""
+
+    nodes: DataFrame
+    blocks: list[tuple[int, bytes | None, int, int, int, int]]
+
+
+def first_block(batch: Batch, chain: str, low: int) -> bool:
+    """Whether the batch begins with the first block of the chain."""
+    return batch.snapshot.ledger.of("bronze.cage", chain).first_height() == low
+
+
+def utxos_of(batch: Batch, chain: str, settings: Settings) -> Utxos:
+    """Resolve the inputs of a batch against the set before it and against its own outputs."""
+    low, _ = batch.ranges[chain]
+    made = batch.read("bronze.cardano_outputs").filter("is_created")
+    made = made.select(
+        F.col("_height").alias("made_height"),
+        F.col("tx_index").alias("maker_index"),
+        F.col("role").alias("maker_role"),
+        "tx_id",
+        F.col("output_index").alias("tx_index"),
+        *KNOWN,
+        F.col("_height").alias("created_height"),
+    )
+    if settings.genesis and first_block(batch, chain, low):
+        made = made.unionByName(_genesis(batch, settings.genesis, low + 1))
+    spends = batch.read("bronze.cardano_inputs").filter("is_spent")
+    spends = spends.select(
+        "_height",
+        F.col("tx_index").alias("spender_index"),
+        F.col("tx_id").alias("spender"),
+        F.col("role").alias("spender_role"),
+        "position",
+        F.col("spent_tx_id").alias("tx_id"),
+        F.col("spent_tx_index").alias("tx_index"),
+    )
+    before = batch.state("silver.utxos", spends.select(F.lit(chain).alias("_chain"), *KEY))
+    before = before.select(F.lit(None).cast("bigint").alias("made_height"), *KEY, *KNOWN, "created_height")
+    known = made.drop("maker_index", "maker_role").unionByName(before)
+    resolved = batch.keep(spends.join(known, KEY, "left"))
+    return Utxos(made, resolved, batch.keep(_changes(made, resolved)))
+
+
+def _changes(made: DataFrame, resolved: DataFrame) -> DataFrame:
+    """An output that is made and spent in one block leaves no trace: going back can never bring it back."""
+    at_once = resolved.filter("made_height = _height").select(*KEY)
+    born = made.join(at_once, KEY, "left_anti")
+    born = born.select(F.col("made_height").alias("_height"), F.lit(False).alias("_deleted"), *KEY, *KNOWN, "created_height")
+    dead = resolved.filter("address IS NOT NULL AND (made_height IS NULL OR made_height < _height)")
+    return born.unionByName(dead.select("_height", F.lit(True).alias("_deleted"), *KEY, *KNOWN, "created_height"))
+
+
+def _genesis(batch: Batch, path: str, height: int) -> DataFrame:
+    """Outputs from before the first block. They appear with it."""
+    rows = [(height, -1, GENESIS, *place, *output_columns(output), None) for place, output in read_genesis(path)]
+    columns = zip(*rows, strict=True) if rows else [()] * len(MADE)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, MADE, strict=True)]
+    return batch.spark.createDataFrame(pa.Table.from_arrays(arrays, schema=MADE))
+
+
+def tree_of(batch: Batch, chain: str, utxos: Utxos, settings: Settings) -> Tree:
+    """Fold the parts of the tree beside each other, then combine their tops block by block."""
+    low, high = batch.ranges[chain]
+    changes = utxos.changes.withColumn("bucket", _bucket())
+    kept = batch.keep(batch.state("silver.utxo_nodes", _wanted(batch, chain, changes)).select("path", "node"))
+    parts = kept.selectExpr(
+        f"substring(path, 1, {PART_DEPTH}) AS tree_part",
+        f"{utxo_rows.NODE} AS part",
+        "NULL AS _height",
+        "path",
+        "node",
+        "NULL AS tx_id",
+        "NULL AS tx_index",
+        "NULL AS txout",
+    ).unionByName(
+        changes.selectExpr(
+            f"substring(bucket, 1, {PART_DEPTH}) AS tree_part",
+            f"{utxo_rows.CHANGE} AS part",
+            "_height",
+            "NULL AS path",
+            "NULL AS node",
+            "tx_id",
+            "tx_index",
+            "CASE WHEN NOT _deleted THEN txout END AS txout",
+        )
+    )
+    ordered = parts.repartition("tree_part").sortWithinPartitions("tree_part", "part", "_height", "tx_id", "tx_index")
+    folded = batch.keep(ordered.mapInArrow(utxo_rows.fold, utxo_rows.FOLDED))
+    told = folded.filter("what <> 'node'").select("what", "tree_part", "_height", "node", "error").collect()
+    refuse_first(chain, [(row["_height"], row["error"]) for row in told if row["what"] == "error"])
+    tops = dict.fromkeys(PARTS) | {
+        path: top_of(path, bytes(node)) for path, node in kept.filter(F.length("path") == PART_DEPTH).collect()
+    }
+    count = _before(batch, chain, low, combine(tops.values()))
+    changed = [(row["_height"], row["tree_part"], utxo_rows.unpacked(bytes(row["node"]))) for row in told]
+    found = dict(roots(tops, changed, range(low + 1, high + 1)))
+    blocks = list(_blocks(found, _counts(chain, utxos, settings), count))
+    return Tree(folded.filter("what = 'node'"), blocks)
+
+
+def _bucket() -> Column:
+    """The first digits of an output's key: those that all have, then of the transaction's id."""
+    digits = F.substring(F.lower(F.hex("tx_id")), 1, BUCKET_DEPTH - len(PREFIX))
+    return F.concat(F.lit(PREFIX), digits)
+
+
+def _wanted(batch: Batch, chain: str, changes: DataFrame) -> DataFrame:
+    """The buckets of all rows on the way to a change, and the first row of every part."""
+    lengths = F.sequence(F.lit(PART_DEPTH), F.lit(BUCKET_DEPTH))
+    prefixes = F.transform(lengths, lambda length: F.col("bucket").substr(F.lit(1), length))
+    tops = batch.spark.createDataFrame([(part,) for part in PARTS], "bucket string")
+    buckets = changes.select("bucket").distinct().select(F.explode(prefixes).alias("bucket")).unionByName(tops).distinct()
+    return buckets.select(F.lit(chain).alias("_chain"), "bucket")
+
+
+def _before(batch: Batch, chain: str, low: int, root: bytes | None) -> int:
+    """How many outputs there were before the batch. The rows that were read have to be those of the root then."""
+    rows = batch.snapshot.between("silver.chain_roots", {chain: (low - 1, low)}).select("utxo_root", "utxo_count").collect()
+    expected, count = (rows[0][0], int(rows[0][1])) if rows else (None, 0)
+    said = None if expected is None else bytes(expected)
+    if root != said:
+        raise BrokenPromise(
+            f"{chain}: the UTxO tree at block {low} has root {short(root or b'')}, its block says {short(said or b'')}:"
+            " run lake verify, then lake restore"
+        )
+    return count
+
+
+def _counts(chain: str, utxos: Utxos, settings: Settings) -> dict[tuple[str, int], int]:
+    """Per block: outputs created, spent and not known. Refuses an output that is spent twice."""
+    kind = F.when(F.col("_deleted"), "spent").otherwise("created").alias("what")
+    changed = utxos.changes.groupBy("_height", kind).count()
+    unknown = utxos.resolved.filter("address IS NULL").groupBy("_height").count().withColumn("what", F.lit("unresolved"))
+    spent = utxos.resolved.groupBy(*KEY).agg(F.max("_height").alias("_height"), F.count(F.lit(1)).alias("count"))
+    twice = spent.filter("count > 1").select("_height", "count", F.lit("twice").alias("what")).limit(1)
+    rows = changed.unionByName(unknown).unionByName(twice).collect()
+    found = {(row["what"], row["_height"]): int(row["count"]) for row in rows}
+    refuse_first(chain, [(h, f"block {h}: an output is spent twice") for what, h in found if what == "twice"])
+    if settings.genesis_complete:
+        missing = [
+            (h, f"block {h} spends {n} outputs that are not known, and the genesis file should have all")
+            for (what, h), n in found.items()
+            if what == "unresolved"
+        ]
+        refuse_first(chain, missing)
+    return found
+
+
+def _blocks(
+    found: dict[int, bytes | None], counts: dict[tuple[str, int], int], count: int
+) -> Iterator[tuple[int, bytes | None, int, int, int, int]]:
+    for height, root in found.items():
+        created, spent, unknown = (counts.get((what, height), 0) for what in ("created", "spent", "unresolved"))
+        count += created - spent
+        yield height, root, count, created, spent, unknown
+
+
+def roots_frame(batch: Batch, chain: str, tree: Tree) -> DataFrame:
+    """Rows of silver.chain_roots."""
+    names = ("_height", "utxo_root", "utxo_count", "created", "spent", "unresolved")
+    types = (pa.int64(), pa.binary(), pa.int64(), pa.int32(), pa.int32(), pa.int32())
+    columns = zip(*tree.blocks, strict=True)
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+    frame = batch.spark.createDataFrame(pa.Table.from_arrays(arrays, list(names)))
+    blocks = batch.read("bronze.cardano_blocks").select("_height", F.col("hash").alias("block_hash"), "slot")
+    return frame.join(blocks, "_height").withColumn("_chain", F.lit(chain))
+
+
+def refuse_first(chain: str, errors: list[tuple[int, str]]) -> None:
+    """Raise the error of the lowest block, if there is any."""
+    if errors:
+        height, text = min(errors)
+        raise BrokenPromise(f"{chain}: {text}", height=height)

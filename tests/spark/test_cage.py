@@ -1,0 +1,259 @@
+"""The cage from blocks to tables: what Spark makes of a chain is what a plain replay makes of it, at every height, whatever the
+batches, the forks and the rollbacks; and it moves as one."""
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainlake.cage.datums import Request, State
+from chainlake.cage.decode import decode_block
+from chainlake.cage.reader import CageReader
+from chainlake.cage.replay import Replay
+from chainlake.cage.transaction import TxIn
+from chainlake.cli.main import main
+from chainlake.demo import cage
+from chainlake.demo.cage import Made
+from chainlake.demo.cardano import array, header, mapping, uint
+from chainlake.errors import BadInput
+from chainlake.lake import Lake
+from chainlake.lake.home import Home
+from chainlake.lake.sql import query
+from chainlake.lake.verify import verify
+from chainlake.merkle import mpf
+from tests.unit.cage_asking import ask
+from tests.unit.cage_making import canonical, replayed
+
+STAGES = ("bronze.cage", "silver.cage", "gold.cage")
+STATE = ("owner", "root", "max_fee", "process_time", "retract_time")
+
+
+def write(directory: Path, blocks: Sequence[Made], name: str = "blocks.chunk") -> str:
+    path = directory / name
+    path.write_bytes(b"".join(block.raw for block in blocks))
+    return str(path)
+
+
+def options(directory: Path, seed: int) -> dict[str, str]:
+    _, genesis = cage.write(directory / "genesis", 1, seed)
+    return cage.options(genesis)
+
+
+def run(lake: Lake, chain: str, max_blocks: int | None = None) -> None:
+    for stage in STAGES:
+        done = lake.run_stage(stage, chains=chain, max_blocks=max_blocks)
+        assert list(done["status"]) == ["ok"], list(done["error"])
+
+
+def plain(value: Any) -> Any:
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+def history(lake: Lake, chain: str, table: str) -> list[dict[str, Any]]:
+    """Every after-image of a table, in the order of heights."""
+    rows = [{name: plain(value) for name, value in row.asDict().items()} for row in lake.history(table, chain=chain).collect()]
+    return sorted(rows, key=lambda row: row["_height"])
+
+
+class Tables:
+    """Tables of a chain, all heights of them, read once."""
+
+    def __init__(self, lake: Lake, chain: str) -> None:
+        self.rows = {
+            name: history(lake, chain, f"silver.{name}")
+            for name in ("utxos", "cage_tokens", "cage_requests", "trie_facts", "chain_roots", "cage_events", "unresolved_inputs")
+        }
+
+    def at(self, name: str, height: int, *key: str) -> dict[Any, dict[str, Any]]:
+        """The state after a block, by key; two rows of a key at one height are refused."""
+        found: dict[Any, dict[str, Any]] = {}
+        seen = set()
+        for row in self.rows[name]:
+            own = tuple(row[column] for column in key)
+            if row["_height"] <= height:
+                assert (own, row["_height"]) not in seen, (name, own)
+                seen.add((own, row["_height"]))
+                assert row["_deleted"] is False or own in found, f"{name} {own} ends at {row['_height']} without having been"
+                found[own] = row
+                if row["_deleted"]:
+                    del found[own]
+        return found
+
+
+def compare(tables: Tables, state: Replay, height: int) -> None:
+    """All tables after a block against the replay."""
+    utxos = tables.at("utxos", height, "tx_id", "tx_index")
+    assert {TxIn(*key): (row["txout"], row["created_height"]) for key, row in utxos.items()} == {
+        place: (output.raw, state.created[place]) for place, output in state.utxos.items()
+    }
+    tokens = tables.at("cage_tokens", height, "token_id")
+    assert {
+        key[0]: (State(*(row[name] for name in STATE)), row["created_height"], row["updated_height"])
+        for key, row in tokens.items()
+    } == {token: (kept.state, kept.created_height, kept.updated_height) for token, kept in state.tokens.items()}
+    requests = tables.at("cage_requests", height, "tx_id", "tx_index")
+    names = Request._fields
+    assert {TxIn(*key): Request(*(row[name] for name in names)) for key, row in requests.items()} == state.requests
+    facts: dict[bytes, dict[bytes, bytes]] = {token: {} for token in state.tokens}
+    for (token, key), row in tables.at("trie_facts", height, "token_id", "key").items():
+        facts[token][key] = row["value"]
+    assert facts == state.facts
+
+
+def compare_blocks(tables: Tables, history: list[tuple[Replay, Any]], roots_at: Sequence[int]) -> None:
+    """Events and roots of all blocks."""
+    found = [
+        (r["_height"], r["tx_index"], r["event_index"], r["kind"], r["token_id"], [(bytes(p[0]), p[1]) for p in r["requests"]])
+        for r in tables.rows["cage_events"]
+    ]
+    expected = []
+    for height, (_, events) in enumerate(history):
+        numbers: dict[int, int] = {}
+        for at, event in events:
+            number = numbers[at] = numbers.get(at, -1) + 1
+            expected.append((height, at, number, event.kind, event.token_id, [tuple(u.place) for u in event.requests]))
+    assert sorted(found) == sorted(expected)
+    blocks = {row["_height"]: row for row in tables.rows["chain_roots"]}
+    assert sorted(blocks) == list(range(len(history)))
+    for height, (state, _) in enumerate(history):
+        assert blocks[height]["utxo_count"] == len(state.utxos)
+    for height in roots_at:
+        assert blocks[height]["utxo_root"] == history[height][0].utxo_root()
+    assert tables.rows["unresolved_inputs"] == []
+
+
+def undo(lake: Lake, chain: str, history: list[tuple[Replay, Any]]) -> None:
+    """A key-value copy at the head, taken back block by block by gold.cage_inverse_ops, is what it was after each block."""
+    rows = [row.asDict(recursive=True) for row in lake.table("gold.cage_inverse_ops", chain=chain).collect()]
+    head = history[-1][0]
+    tokens = {token: (*kept.state, kept.created_height, kept.updated_height) for token, kept in head.tokens.items()}
+    requests, facts = dict(head.requests), {(t, k): v for t, own in head.facts.items() for k, v in own.items()}
+    for height in range(len(history) - 1, 0, -1):
+        for row in sorted((row for row in rows if row["height"] == height), key=lambda row: row["op_index"]):
+            op, token, key = row["op"], plain(row["token_id"]), plain(row["key"])
+            place = TxIn(plain(row["tx_id"]), row["tx_index"]) if row["tx_id"] is not None else None
+            if op in ("insert_token", "set_root"):
+                assert (token in tokens) == (op == "set_root")
+                tokens[token] = tuple(plain(value) for name, value in row["token"].items() if name != "tracked")
+            elif op == "delete_token":
+                del tokens[token]
+            elif op == "trie_insert":
+                assert (token, key) not in facts
+                facts[token, key] = plain(row["value"])
+            elif op == "trie_delete":
+                assert facts.pop((token, key)) == plain(row["value"])
+            elif op == "insert_request" and place is not None:
+                r = {name: plain(value) for name, value in row["request"].items()}
+                values = (r["owner"], key, r["old_value"], r["new_value"], r["fee"], r["submitted_at"])
+                requests[place] = Request(token, *values)
+            else:
+                assert op == "delete_request" and place is not None
+                del requests[place]
+        was = history[height - 1][0]
+        assert tokens == {t: (*kept.state, kept.created_height, kept.updated_height) for t, kept in was.tokens.items()}, height
+        assert requests == was.requests, height
+        assert facts == {(t, k): v for t, own in was.facts.items() for k, v in own.items()}, height
+
+
+def test_every_height_is_that_of_the_replay_through_batches_forks_and_rollbacks(
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = list(cage.chain(45, 7))
+    expected = replayed(canonical(made), 7)
+    first = next(at for at, block in enumerate(made) if block.height == 19 and block.abandoned) + 1
+    branch = [
+        *(block for block in made[:first] if not block.abandoned),
+        *(b for b in made[:first] if b.abandoned and b.height > 14),
+    ]
+    lost = replayed([decode_block(block.raw) for block in branch], 7)
+
+    full_lake.ingest(chain, "cardano", write(tmp_path, made[:first], "a.chunk"), options(tmp_path, 7))
+    done = full_lake.run_stage("bronze.cage", chains=chain)
+    full_lake.run_stage("silver.cage", chains=chain, to_height=1, max_blocks=1)
+    full_lake.run_stage("silver.cage", chains=chain, max_blocks=11)
+    tables = Tables(full_lake, chain)
+    for height, (state, _) in enumerate(lost):
+        compare(tables, state, height)
+    compare_blocks(tables, lost, [0, 1, 2, 19])
+
+    full_lake.ingest(chain, "cardano", write(tmp_path, made, "b.chunk"), options(tmp_path, 7))
+    run(full_lake, chain)
+    tables = Tables(full_lake, chain)
+    for height, (state, _) in enumerate(expected):
+        compare(tables, state, height)
+    compare_blocks(tables, expected, range(14, 45))
+    undo(full_lake, chain, expected)
+    reader = CageReader(home.path, chain, prefix=full_lake.namespace.prefix)
+    ask(reader, expected, random.Random(1))
+
+    for height in (33, 21):
+        full_lake.rollback("silver.cage", chain, height, why="a test")
+        assert reader.block()["utxo_root"] == expected[height][0].utxo_root()
+        with pytest.raises(BadInput, match=f"height {height + 1} of .* is not there"):
+            reader.block(height + 1)
+    compare(Tables(full_lake, chain), expected[21][0], 21)
+    assert full_lake.table("gold.cage_inverse_ops", chain=chain).agg({"height": "max"}).collect()[0][0] <= 21
+    run(full_lake, chain, max_blocks=16)
+    compare(Tables(full_lake, chain), expected[44][0], 44)
+    ask(reader, expected, random.Random(2))
+    assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
+
+    token = sorted(expected[44][0].tokens)[0]
+    monkeypatch.setenv("LAKE_PREFIX", full_lake.namespace.prefix)
+    assert main(["prove", "cage", chain, token.hex(), b"no such key".hex(), "--home", str(home.path)]) == 0
+    assert json.loads(capsys.readouterr().out)["exists"] is False
+    place = sorted(expected[44][0].utxos)[0]
+    text = f"{place.tx_id.hex()}#{place.number}"
+    assert main(["prove", "utxo", chain, text, "--height", "44", "--home", str(home.path)]) == 0
+    assert json.loads(capsys.readouterr().out)["exists"] is True
+    rows = query(full_lake, f"SELECT root, value FROM prove_utxo('{chain}', '{text}', 44)").collect()
+    assert bytes(rows[0][0]) == expected[44][0].utxo_root() and bytes(rows[0][1]) == expected[44][0].utxos[place].raw
+    assert list(done["status"]) == ["ok"]
+
+
+def test_a_root_that_is_not_the_datums_and_a_block_that_is_none_stop_the_chain_there(
+    full_lake: Lake, chain: str, tmp_path: Path
+) -> None:
+    made = list(cage.chain(14, 3, forks={}))
+    expected = replayed(canonical(made), 3)
+    at, event = next(
+        (height, event)
+        for height in range(13, 0, -1)
+        for _, event in expected[height][1]
+        if event.kind == "update" and event.state is not None and event.state.root != mpf.EMPTY
+    )
+    assert event.state is not None
+    wrong = bytes([event.state.root[0] ^ 1]) + event.state.root[1:]
+    made[at] = made[at]._replace(raw=made[at].raw.replace(event.state.root, wrong))
+    full_lake.ingest(chain, "cardano", write(tmp_path, made), {**options(tmp_path, 3), "genesis_complete": "false"})
+    full_lake.run_stage("bronze.cage", chains=chain)
+    done = full_lake.run_stage("silver.cage", chains=chain)
+    assert done["status"][0] == "degraded" and f"block {at}, transaction" in done["error"][0], done["error"][0]
+    assert done["height"][0] == at - 1
+    compare(Tables(full_lake, chain), expected[at - 1][0], at - 1)
+
+    other = f"{chain}-cbor"
+    damaged = array(
+        uint(7),
+        array(
+            header(1, made[0].hash, random.Random(1), []),
+            array(mapping({0: array(), 1: uint(5)})),
+            array(mapping({})),
+            mapping({}),
+            array(),
+        ),
+    )
+    path = tmp_path / "damaged.chunk"
+    path.write_bytes(made[0].raw + damaged)
+    full_lake.ingest(other, "cardano", str(path), {})
+    done = full_lake.run_stage("bronze.cage", chains=other)
+    assert done["status"][0] == "degraded" and "block 1 cannot be read: the outputs is no list" in done["error"][0]
+    assert done["height"][0] == 0
+    done = full_lake.run_stage("silver.cage", chains=other)
+    assert list(done["status"]) == ["ok"]
+    assert full_lake.table("silver.unresolved_inputs", chain=other).count() == sum(
+        len(tx.spends()) for tx in decode_block(made[0].raw)
+    )

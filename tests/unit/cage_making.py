@@ -1,0 +1,32 @@
+"""Demo blocks of the cage, read and replayed."""
+
+from collections.abc import Sequence
+
+from chainlake.cage.decode import decode_block, decode_output
+from chainlake.cage.replay import Replay
+from chainlake.cage.rules import Event
+from chainlake.cage.transaction import Tx
+from chainlake.demo import cage
+from chainlake.demo.cage import Made
+from chainlake.demo.cage_world import CAGE
+
+Found = list[tuple[int, Event]]
+
+
+def start(seed: int = 1) -> Replay:
+    """Before the first demo block."""
+    return Replay.starting(CAGE, {place: decode_output(raw) for place, raw in cage.genesis(seed).items()})
+
+
+def canonical(made: Sequence[Made]) -> list[list[Tx]]:
+    """The transactions of the blocks that stay, by height."""
+    return [decode_block(block.raw) for block in made if not block.abandoned]
+
+
+def replayed(blocks: Sequence[Sequence[Tx]], seed: int = 1) -> list[tuple[Replay, Found]]:
+    """The state after each block and what happened in it."""
+    now, found = start(seed), []
+    for height, txs in enumerate(blocks):
+        events = now.apply(height, txs)
+        found.append((now.copy(), events))
+    return found

@@ -1,0 +1,148 @@
+"""Folding in parts, from rows along touched keys only, gives what the plain replay gives, for any batches; and it reports what is
+not right with the block's height."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from chainlake.cage import utxo_fold
+from chainlake.cage.datums import State
+from chainlake.cage.replay import Replay
+from chainlake.cage.token_fold import TokenEvent, TokenRow, fold_token
+from chainlake.demo import cage
+from chainlake.errors import BrokenPromise
+from chainlake.merkle import csmt, mpf
+from chainlake.merkle.csmt import Change
+from tests.unit.cage_making import Found, canonical, replayed, start
+
+CHAINS = {seed: replayed(canonical(list(cage.chain(50, seed, forks={}))), seed) for seed in (5, 6)}
+OWNER = b"\x05" * 28
+
+
+def batches(data: st.DataObject, count: int) -> list[tuple[int, int]]:
+    cuts = sorted(data.draw(st.sets(st.integers(1, count - 1), max_size=12)))
+    return list(zip([0, *cuts], [*cuts, count], strict=True))
+
+
+def event(height: int, at: int, found: object) -> TokenEvent:
+    kind, _, state, was, requests = found  # type: ignore[misc]
+    operations = [mpf.Operation(r.key, r.old_value, r.new_value) for _, r in requests] if kind == "update" else []
+    return TokenEvent(height, at, kind, state, was.root if was else None, operations)
+
+
+def of_token(token: bytes, blocks: list[tuple[int, Found]]) -> list[TokenEvent]:
+    chosen = ("boot", "update", "reject", "burn")
+    return [event(h, at, e) for h, found in blocks for at, e in found if e.token_id == token and e.kind in chosen]
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.data(), st.sampled_from(sorted(CHAINS)))
+def test_tokens_facts_and_trie_rows_are_those_of_the_replay_for_any_batches(data: st.DataObject, seed: int) -> None:
+    history = CHAINS[seed]
+    tokens: dict[bytes, TokenRow] = {}
+    facts: dict[bytes, dict[bytes, bytes]] = {}
+    nodes: dict[bytes, dict[bytes, bytes]] = {}
+    for low, high in batches(data, len(history)):
+        part = [(height, history[height][1]) for height in range(low, high)]
+        for token in {e.token_id for _, found in part for _, e in found}:
+            events = of_token(token, part)
+            keys = {operation.key for one in events for operation in one.operations}
+            burned = any(one.kind == "burn" for one in events)
+            wanted = {path for key in keys for path in mpf.row_paths(key)} | {b""}
+            kept = nodes.setdefault(token, {})
+            rows = {path: node for path, node in kept.items() if burned or path in wanted}
+            for done in fold_token(token, tokens.get(token), rows, events):
+                if done.token is None:
+                    tokens.pop(token, None)
+                else:
+                    tokens[token] = done.token
+                own = facts.setdefault(token, {})
+                for key, (value, there) in done.facts.items():
+                    assert there or own[key] == value, "what goes is told with the value it had"
+                    own[key] = value
+                    if not there:
+                        del own[key]
+                for path, node in done.nodes.items():
+                    assert node is not None or path in kept, "only rows that there are can go"
+                    kept[path] = node or b""
+                    if node is None:
+                        del kept[path]
+                if done.burned:
+                    own.clear()
+                    assert not kept or done.token is not None
+        state = history[high - 1][0]
+        assert {t: (r.state, r.created_height, r.updated_height) for t, r in tokens.items()} == {
+            t: (r.state, r.created_height, r.updated_height) for t, r in state.tokens.items()
+        }
+        assert {t: own for t, own in facts.items() if own} == {t: own for t, own in state.facts.items() if own}
+        for token in state.tokens:
+            assert mpf.Trie(nodes.get(token, {})).root() == state.tokens[token].state.root
+
+
+def changes(before: Replay, after: Replay) -> list[Change]:
+    gone = [Change(csmt.txin_key(*place), None) for place in before.utxos.keys() - after.utxos.keys()]
+    return gone + [Change(csmt.txin_key(*p), o.raw) for p, o in after.utxos.items() if p not in before.utxos]
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.data(), st.sampled_from(sorted(CHAINS)))
+def test_utxo_roots_from_sixteen_parts_are_those_of_the_whole_set_for_any_batches(data: st.DataObject, seed: int) -> None:
+    history = [start(seed), *(state for state, _ in CHAINS[seed])]
+    rows: dict[str, dict[bytes, bytes]] = {part: {} for part in utxo_fold.PARTS}
+    first = [Change(csmt.txin_key(*place), output.raw) for place, output in history[0].utxos.items()]
+    for low, high in batches(data, len(history) - 1):
+        made = [(h, change) for h in range(low, high) for change in changes(history[h], history[h + 1])]
+        made = [(0, change) for change in first if low == 0 and change.key not in {c.key for h, c in made if h == 0}] + [
+            (h, c) for h, c in made if h or c.value is not None
+        ]
+        tops = {part: utxo_fold.top_of(part, kept.get(utxo_fold.to_path(part))) for part, kept in rows.items()}
+        blocks = []
+        for part, kept in rows.items():
+            own = [(h, c) for h, c in made if utxo_fold.to_text(csmt.part_of(c.key, utxo_fold.PART_DEPTH)) == part]
+            for done in utxo_fold.fold_part(part, dict(kept), own):
+                kept.update({path: node for path, node in done.rows.items() if node is not None})
+                for path in [path for path, node in done.rows.items() if node is None]:
+                    del kept[path]
+                blocks.append((done.height, part, done.top))
+        for height, root in utxo_fold.roots(tops, blocks, range(low, high)):
+            assert root == history[height + 1].utxo_root()
+
+
+def test_paths_as_text() -> None:
+    assert utxo_fold.to_path("825820a") == bytes([8, 2, 5, 8, 2, 0, 10]) and utxo_fold.to_path("") == b""
+    assert utxo_fold.to_text(bytes([8, 0, 15])) == "80f"
+
+
+def test_an_output_made_twice_or_spent_twice_names_the_block() -> None:
+    key = csmt.txin_key(b"\x01" * 32, 0)
+    for wrong in ([(7, Change(key, b"x")), (8, Change(key, b"y"))], [(8, Change(key, None))]):
+        with pytest.raises(BrokenPromise, match="block 8: an output is made twice or spent twice") as broken:
+            list(utxo_fold.fold_part("8258200", {}, wrong))
+        assert broken.value.height == 8
+
+
+def test_a_root_that_is_not_the_datums_names_block_transaction_and_token() -> None:
+    wrong = State(OWNER, b"\x01" * 32, 1, 1, 1)
+    empty = State(OWNER, mpf.EMPTY, 1, 1, 1)
+    with pytest.raises(
+        BrokenPromise, match="block 9, transaction 2: boot of token 0x74: the datum has root 0x01010101…, the trie 0x0000"
+    ):
+        list(fold_token(b"t", None, {}, [TokenEvent(9, 2, "boot", wrong, None, [])]))
+    insert = mpf.Operation(b"k", None, b"v")
+    right = empty._replace(root=mpf.root({b"k": b"v"}))
+    booted = TokenEvent(8, 0, "boot", empty, None, [])
+    with pytest.raises(BrokenPromise, match="key 0x6b is in the trie already") as broken:
+        list(fold_token(b"t", None, {}, [booted, TokenEvent(9, 2, "update", right, mpf.EMPTY, [insert, insert])]))
+    assert broken.value.height == 9
+    with pytest.raises(BrokenPromise, match="it is there already"):
+        list(fold_token(b"t", None, {}, [booted, booted]))
+
+
+def test_a_token_from_before_the_first_block_is_kept_without_its_trie_unless_that_was_empty() -> None:
+    state = State(OWNER, b"\x07" * 32, 1, 1, 1)
+    insert = mpf.Operation(b"k", None, b"v")
+    (unknown,) = fold_token(b"t", None, {}, [TokenEvent(9, 0, "update", state, b"\x06" * 32, [insert])])
+    assert unknown.token == TokenRow(state, None, 9, False) and not unknown.facts and not unknown.nodes
+    right = state._replace(root=mpf.root({b"k": b"v"}))
+    (known,) = fold_token(b"t", None, {}, [TokenEvent(9, 0, "update", right, mpf.EMPTY, [insert])])
+    assert known.token == TokenRow(right, None, 9, True) and known.facts == {b"k": (b"v", True)}

@@ -1,0 +1,162 @@
+"""Queries and proofs without Spark: at any height, through commits and rollbacks, from Python, the command line and HTTP."""
+
+import asyncio
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chainlake.cage.draw import draw_trie, steps_of
+from chainlake.cage.reader import CageReader
+from chainlake.cli.main import main
+from chainlake.demo import cage
+from chainlake.demo.cage_world import POLICY
+from chainlake.errors import BadInput
+from chainlake.merkle import csmt, mpf
+from chainlake.serve.cage import CageRoutes
+from chainlake.serve.control import LakeControl
+from chainlake.serve.embedded import EmbeddedLake
+from chainlake.serve.router import Request, Response, Router
+from tests.unit.cage_asking import ask
+from tests.unit.cage_lake import CHAIN, CageLake
+from tests.unit.cage_making import canonical, replayed
+
+SEED = 5
+HISTORY = replayed(canonical(list(cage.chain(40, SEED, forks={}))), SEED)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("cage")
+    lake = CageLake(place, SEED)
+    lake.advance(-1, HISTORY[:14])
+    lake.advance(13, HISTORY[14:])
+    return place
+
+
+def test_every_answer_and_proof_is_that_of_the_replay(home: Path) -> None:
+    ask(CageReader(home, CHAIN), HISTORY, random.Random(3))
+
+
+def test_after_a_rollback_the_past_is_the_present(tmp_path: Path) -> None:
+    lake = CageLake(tmp_path, SEED)
+    lake.advance(-1, HISTORY[:30])
+    reader = CageReader(tmp_path, CHAIN)
+    assert reader.block()["utxo_root"] == HISTORY[29][0].utxo_root()
+    lake.roll_back(29, 11)
+    assert reader.block()["utxo_root"] == HISTORY[11][0].utxo_root()
+    ask(reader, HISTORY[:12], random.Random(4))
+    with pytest.raises(BadInput, match="height 12 of c is not there: there are 0 to 11"):
+        reader.tokens(12)
+
+
+def test_what_cannot_be_answered_is_said_in_one_line(home: Path) -> None:
+    reader = CageReader(home, CHAIN)
+    with pytest.raises(BadInput, match="there is no token 0x01 in c at block 39"):
+        reader.prove_fact(b"\x01", b"k")
+    with pytest.raises(BadInput, match="no block of Cardano chain 'other' is processed yet"):
+        CageReader(home, "other").tokens()
+
+
+def token_with_facts() -> tuple[bytes, dict[bytes, bytes]]:
+    return next((token, own) for token, own in sorted(HISTORY[-1][0].facts.items()) if len(own) > 2)
+
+
+def test_the_command_line(home: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    token, facts = token_with_facts()
+    key, value = sorted(facts.items())[0]
+    assert main(["prove", "cage", CHAIN, token.hex(), key.hex(), "--home", str(home)]) == 0
+    shown = json.loads(capfdbinary.readouterr().out)
+    root = bytes.fromhex(shown["root"][2:])
+    assert shown["value"] == "0x" + value.hex() and mpf.verify(root, key, value, mpf.Proof.from_json(shown["proof"]))
+    assert main(["prove", "cage", CHAIN, token.hex(), key.hex(), "--raw", "--home", str(home)]) == 0
+    assert mpf.verify(root, key, value, mpf.Proof.from_bytes(capfdbinary.readouterr().out))
+    gone = next(place for place in HISTORY[3][0].utxos if place not in HISTORY[-1][0].utxos)
+    text = f"{gone.tx_id.hex()}#{gone.number}"
+    for height, there in (("3", True), ("39", False)):
+        assert main(["prove", "utxo", CHAIN, text, "--height", height, "--home", str(home)]) == 0
+        shown = json.loads(capfdbinary.readouterr().out)
+        value_there = bytes.fromhex(shown["value"][2:]) if shown["value"] else None
+        assert shown["exists"] is there
+        proof = csmt.Proof.from_json(shown["proof"])
+        assert csmt.verify(bytes.fromhex(shown["root"][2:]), csmt.txin_key(*gone), value_there, proof)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["cage", CHAIN, "zz", "00"],
+        ["cage", CHAIN, "00", "00"],
+        ["cage", "none", "00", "00"],
+        ["utxo", CHAIN, "00#1"],
+        ["utxo", CHAIN, "11" * 32],
+        ["utxo", CHAIN, "11" * 32 + "#1", "--height", "99"],
+        ["utxo", CHAIN, "11" * 32 + "#1", "--height", "-1"],
+    ],
+)
+def test_bad_arguments_get_one_line_and_exit_code_2(home: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", *arguments, "--home", str(home)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+class Pool:
+    async def run(self, work: Any, seconds: float) -> Response:
+        answered: Response = work()
+        return answered
+
+
+class Gate:
+    """As much of a gateway as routes need."""
+
+    def __init__(self) -> None:
+        self.router, self.pool = Router(), Pool()
+        self.settings = type("Settings", (), {"request_seconds": 5.0})()
+
+
+def get(gate: Gate, path: str, **query: str) -> tuple[int, Any]:
+    found = gate.router.find("GET", path)
+    assert not isinstance(found, Response), path
+    answered = asyncio.run(found[0](Request("GET", path, found[1], query)))  # type: ignore[arg-type]
+    is_json = answered.content_type == "application/json"
+    return answered.status, json.loads(answered.body) if is_json else answered.body
+
+
+def test_http(home: Path) -> None:
+    gate, state = Gate(), HISTORY[-1][0]
+    CageRoutes(gate, home, "", LakeControl(EmbeddedLake(home)))  # type: ignore[arg-type]
+    token, facts = token_with_facts()
+    key = sorted(facts)[0]
+    assert get(gate, "/cage")[1]["utxo_root"] == "0x" + (state.utxo_root() or b"").hex()
+    assert {row["token_id"] for row in get(gate, "/cage/tokens")[1]} == {"0x" + one.hex() for one in state.tokens}
+    assert len(get(gate, f"/cage/token/{token.hex()}/facts")[1]) == len(facts)
+    booted = state.tokens[token].created_height
+    assert get(gate, f"/cage/token/{token.hex()}/facts", height=str(booted))[1] == []
+    owner = next(iter(state.requests.values())).owner
+    mine = [r for r in state.requests.values() if r.owner == owner]
+    assert len(get(gate, "/cage/requests", owner=owner.hex())[1]) == len(mine)
+    status, raw = get(gate, f"/cage/token/{token.hex()}/proof/{key.hex()}", raw="true")
+    assert status == 200 and mpf.verify(state.tokens[token].state.root, key, facts[key], mpf.Proof.from_bytes(raw))
+    place, output = next(iter(state.utxos.items()))
+    text = f"{place.tx_id.hex()}%23{place.number}"
+    assert get(gate, f"/utxo/{text}")[1]["txout"] == "0x" + output.raw.hex()
+    assert get(gate, f"/utxo/{text}/proof")[1]["exists"] is True
+    assert get(gate, f"/utxo/{'77' * 32}%230")[0] == 404
+    assert get(gate, f"/utxos/address/{output.address.hex()}")[1]
+    held = get(gate, f"/utxos/asset/{POLICY.hex()}/{token.hex()}")[1]
+    assert len(held) == 1 and held[0]["assets"][0]["quantity"] == 1
+    for path, query in (("/cage", {"height": "x"}), ("/cage", {"chain": "none"}), ("/utxo/zz", {}), ("/utxos/address/zz", {})):
+        status, error = get(gate, path, **query)
+        assert status == 400 and "\n" not in error["error"]
+    assert get(gate, "/cage/token/77")[0] == 404
+
+
+def test_pictures_of_a_trie_and_of_a_proof() -> None:
+    _, facts = token_with_facts()
+    drawn = draw_trie(facts)
+    assert drawn.count("…") == len(facts)
+    key = sorted(facts)[0]
+    lines = list(steps_of(key, facts[key], mpf.prove(facts, key)))
+    assert lines[-1].startswith("the leaf,") and len(lines) == 3 + len(mpf.prove(facts, key).steps)
+    assert "it is not there" in list(steps_of(b"none", None, mpf.prove(facts, b"none")))[1]
