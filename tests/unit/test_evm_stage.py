@@ -85,7 +85,7 @@ def test_the_bar_knows_about_how_many_blocks_there_will_be(kind: str, begun: int
         run.cursor = cursor_of(blocks[done - 1])
         run.summaries["c"].blocks = done
         expected = run.expected()
-        assert expected is not None and abs(expected - len(blocks)) <= (0.4 * len(blocks) if done < len(blocks) else 1)
+        assert expected is not None and abs(expected - len(blocks)) <= (0.4 if done < len(blocks) else 0.1) * len(blocks)
 
 
 def test_what_is_left_of_packed_and_several_files_is_told_where_that_is_cheap(tmp_path: Path) -> None:
