@@ -1,7 +1,7 @@
 """A raw stage over many chains at once: one Spark job reads the next blocks of all of them, one commit takes them.
 
 Each chain is read and linked as `RawRun` does it, by its own cursor and rules. Blocks are final here; chains whose blocks may be
-replaced have lanes of their own. A chain that breaks a promise is degraded, a node that does not answer is told at the end; the
+replaced have lanes of their own. A chain that breaks a promise is degraded, a source that cannot be read is told at the end; the
 others go on.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from chainlake.errors import BrokenPromise, Unavailable
+from chainlake.errors import BadInput, BrokenPromise, LakeError, Unavailable
 from chainlake.lake.runner import LaneRun, Timings
 from chainlake.lake.stage import Output
 from chainlake.raw.rules import Advance, Broken, Header, link
@@ -32,15 +32,15 @@ class ManyRawRun(LaneRun):
         """Find out where reading goes on for each chain: after the block at its head."""
         register(self.lake.spark)
         cursors = self._cursors()
-        self.outages: dict[str, str] = {}
+        self.outages: dict[str, LakeError] = {}
         self.feeds: dict[str, RawRun] = {}
         for chain in self.summaries:
             feed = RawRun(self.lake, self.stage, [chain], self.lease, self.max_blocks, self.max_rows, self.to_height)
             feed.summaries, feed.view = {chain: self.summaries[chain]}, self.view
             try:
                 feed.begin_at(cursors.get(chain))
-            except Unavailable as error:
-                self.outages[chain] = str(error)
+            except LakeError as error:
+                self.outages[chain] = error
                 continue
             self.options[chain] = feed.options[chain]
             self.feeds[chain] = feed
@@ -65,8 +65,9 @@ class ManyRawRun(LaneRun):
         if self._reading():
             return True
         if self.outages:
-            chain, reason = next(iter(self.outages.items()))
-            raise Unavailable(f"{chain}: {reason}" + (f" (and {len(self.outages) - 1} more)" if len(self.outages) > 1 else ""))
+            chain, first = next(iter(self.outages.items()))
+            more = f" (and {len(self.outages) - 1} more chains)" if len(self.outages) > 1 else ""
+            raise (BadInput if isinstance(first, BadInput) else Unavailable)(f"{chain}: {first}{more}")
         return False
 
     def expected(self) -> int | None:
@@ -86,8 +87,8 @@ class ManyRawRun(LaneRun):
             wanted = Feed(feed.paths, feed.cursor, feed.max_blocks, share, feed.reading_options())
             try:
                 found[chain] = wanted.described(feed.kind)
-            except Unavailable as error:
-                self.outages[chain], feed.exhausted = str(error), True
+            except LakeError as error:
+                self.outages[chain], feed.exhausted = error, True
         return found
 
     def _take(self, frame: DataFrame, rows: Sequence[Any], chains: Sequence[str], timings: Timings) -> None:
@@ -118,9 +119,10 @@ class ManyRawRun(LaneRun):
         wanted = [h for h in headers if h.error or self.to_height is None or h.height <= self.to_height]
         feed.exhausted = not headers or len(wanted) < len(headers) or outage is not None
         if outage and len(wanted) == len(headers):
-            self.outages[chain] = outage
-        if wanted:
-            feed.cursor = _cursor(wanted[-1])
+            self.outages[chain] = Unavailable(outage)
+        if not wanted:
+            return [], None
+        feed.cursor = _cursor(wanted[-1])
         first = self.view.of(self.stage.name, chain).first_height()
         advances: list[Advance] = []
         for action in link(wanted, feed.place(), feed.held(wanted), feed.window, feed.lowest_fork()):

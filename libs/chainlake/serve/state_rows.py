@@ -4,6 +4,7 @@ Rows of a state table are after-images, so the newest at or below a height is th
 the state at its height, and only what came later is read beside it.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Any
@@ -43,20 +44,22 @@ class KeyedRows:
             self._log.refresh()
             files = self._log.files
         for source in select(files, chain, limits, "_height").sources:
-            for group in self._holding(source, keys):
+            for group, wanted in self._holding(source, keys):
                 rows = self._group(source, group)
-                if keys is not None:
-                    rows = rows.filter(pc.is_in(rows[self._key], pa.array(keys, rows.schema.field(self._key).type)))
+                if wanted is not None:
+                    rows = rows.filter(pc.is_in(rows[self._key], pa.array(wanted, rows.schema.field(self._key).type)))
                 yield rows
 
-    def _holding(self, source: Source, keys: Sequence[Any] | None) -> list[int]:
-        """The row groups of a file that may have some of the keys."""
+    def _holding(self, source: Source, keys: Sequence[Any] | None) -> Iterator[tuple[int, Sequence[Any] | None]]:
+        """The row groups of a file that may have some of the keys, and which of them."""
         bounds = self._bounds.get(source.path)
         if bounds is None:
             bounds = self._bounds[source.path] = _bounds_of(source.path, self._key)
-        if keys is None:
-            return list(range(len(bounds)))
-        return [group for group, (low, high) in enumerate(bounds) if low is None or any(low <= key <= high for key in keys)]
+        for group, (low, high) in enumerate(bounds):
+            if keys is None or low is None:
+                yield group, keys
+            elif wanted := keys[bisect_left(keys, low) : bisect_right(keys, high)]:
+                yield group, wanted
 
     def _group(self, source: Source, group: int) -> pa.Table:
         place = (source.key, group)

@@ -21,7 +21,7 @@ SILVER = (
     *("silver.shard_nodes", "silver.shard_differences"),
 )
 TREE_ROW = ("_chain", "_height", "prefix", "leaves", "hash", "key")
-FEW_OPERATIONS = 2_000
+FEW_OPERATIONS, MANY_TASKS = 2_000, 32
 
 
 def silver(batch: Batch) -> Output:
@@ -32,7 +32,7 @@ def silver(batch: Batch) -> Output:
     operations = batch.keep(_operations(txs))
     count, touched = operations.agg(F.count(F.lit(1)), F.count_distinct("_chain", "path")).collect()[0]
     tree = batch.keep(_stored_tree(batch, operations, touched, before))
-    tasks = int(batch.spark.conf.get("spark.sql.shuffle.partitions") or 1) if count > FEW_OPERATIONS else 1
+    tasks = _tasks(batch) if count > FEW_OPERATIONS else 1
     folded = batch.keep(_fold_parts(batch, operations, tree, known.registries, tasks))
     made = batch.keep(_fold_roots(batch, folded, tree, before, tasks))
     last = _checked_roots(made)
@@ -50,6 +50,12 @@ def silver(batch: Batch) -> Output:
         },
         last,
     )
+
+
+def _tasks(batch: Batch) -> int:
+    """How many tasks work side by side; where the platform chooses by itself, a few more than it needs."""
+    text = batch.spark.conf.get("spark.sql.shuffle.partitions") or ""
+    return int(text) if text.isdigit() else MANY_TASKS
 
 
 def _before(batch: Batch) -> dict[str, roots.Before]:
