@@ -60,19 +60,18 @@ def progress(before: Progress, entries: Sequence[Placed], waiting: Placed | None
     """The progress after each delivery that changed it. `entries` are those that were received or carried out in the batch (after
     `low`), by log index; `waiting` is the first that was received earlier and waits on."""
     fresh = [entry for entry in entries if entry.received > low]
-    done = [entry for entry in entries if entry.executed is not None]
-    heights = sorted({entry.received for entry in fresh} | {entry.executed for entry in done if entry.executed is not None})
+    received = [entry.received for entry in fresh]
+    executed = [entry.executed for entry in entries if entry.executed is not None]
     queue = sorted((*entries, *((waiting,) if waiting else ())))
-    found, taken, executed, now = [], 0, 0, before
-    for height in heights:
-        while taken < len(fresh) and fresh[taken].received <= height:
-            last = fresh[taken]
+    found, now = [], before
+    for height in sorted({*received, *executed}):
+        taken, done = bisect_right(received, height), bisect_right(executed, height)
+        if taken:
+            last = fresh[taken - 1]
             now = now._replace(applied_index=last.log_index, applied_term=last.log_term, watermark=last.watermark)
-            taken += 1
-        while executed < len(done) and (done[executed].executed or 0) <= height:
-            now = now._replace(executed_index=done[executed].log_index)
-            executed += 1
-        following = queue[executed] if now.pending else None
+        if done:
+            now = now._replace(executed_index=queue[done - 1].log_index)
+        following = queue[done] if now.pending else None
         waits_for, since = (following.watermark, following.received) if following else (None, None)
         now = now._replace(waits_for=waits_for, waiting_since=since)
         found.append((height, now))
