@@ -27,7 +27,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     bench = commands.add_parser("bench", parents=[common], help="a benchmark, with its peers side by side")
     bench.add_argument("name", help="kernel, logs or sync")
     bench.add_argument("--quick", action="store_true", help="smaller sizes, for a first look")
-    bench.add_argument("--size", type=int, metavar="N", help="logs (default 2,000,000), rows of the ledger (kernel) or streams (sync)")
+    bench.add_argument("--size", type=int, metavar="N", help="how many logs, ledger rows (kernel) or streams (sync)")
     bench.add_argument("--json", metavar="FILE", help="also write the rows as JSON")
     bench.set_defaults(run=_bench)
 
