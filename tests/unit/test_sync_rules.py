@@ -302,7 +302,8 @@ def check(seed: int) -> None:
     synced, oracle = play(seed)
     while synced.done < len(synced.raw):
         synced.derive()
-    assert synced.events == oracle.events, seed
+    had = [[hash_ for hash_ in events if hash_ not in oracle.lost] for events in (synced.events, oracle.events)]
+    assert had[0] == had[1], seed
     assert len(set(synced.events)) == len(synced.events), seed
     assert not any(note[4] for note in synced.notes), seed
     assert synced.gaps or not oracle.lost, seed
