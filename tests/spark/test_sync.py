@@ -195,6 +195,7 @@ def test_recordings_are_delivered_like_live_streams(full_lake: Lake, chain: str,
     for stage in STAGES[1:]:
         full_lake.run_stage(stage, chains=chain, max_blocks=4)
     streams = {stream.stream_id: stream for stream in demo_streams(6)}
+    assert len(streams) == river.STREAMS
     notes = full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect()
     for stream_id, stream in streams.items():
         found = [bytes(row["event_hash"]) for row in notes if bytes(row["stream_id"]) == stream_id]
@@ -215,7 +216,8 @@ def demo_streams(count: int) -> list[river.Stream]:
     original = river.Stream
 
     class Seen(original):  # type: ignore[misc, valid-type]
-        def __post_init__(self) -> None:
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
             made.append(self)
 
     river.Stream = Seen  # type: ignore[misc]

@@ -120,7 +120,7 @@ class Oracle:
     known: set[bytes] = field(default_factory=set)
     before: set[bytes] = field(default_factory=set)
     events: list[bytes] = field(default_factory=list)
-    lost: int = 0
+    lost: set[bytes] = field(default_factory=set)
 
     def look(self, stream: Stream, end: int | None = None) -> None:
         """The stream was fetched while it was like this: all of it, or its miniblocks up to `end`."""
@@ -128,16 +128,15 @@ class Oracle:
             self.before = {miniblock.hash for miniblock in stream.miniblocks[: stream.snapshot]}
             self.genesis = b"" if stream.trimmed and stream.snapshot else stream.miniblocks[0].hash
             self.met = True
-        elif not any(one.hash in self.known for one in stream.miniblocks):
-            self.before = {self.genesis} & {stream.miniblocks[0].hash}
+        elif self.genesis in (b"", stream.miniblocks[0].hash) and not any(one.hash in self.known for one in stream.miniblocks):
+            self.before = {self.genesis}  # it parted before we came: nobody can tell what is new, so all is
         for number, miniblock in enumerate(stream.miniblocks[:end]):
             if miniblock.hash in self.known or miniblock.hash in self.before:
                 continue
-            if number < stream.trimmed:
-                self.lost += 1
-                self.known.add(miniblock.hash)
-                continue
             self.known.add(miniblock.hash)
+            if number < stream.trimmed:
+                self.lost |= {event.hash for event in open_miniblock(miniblock.raw).events}
+                continue
             self.events += [e.hash for e in open_miniblock(miniblock.raw).events if e.hash not in self.events]
         pool = [envelope[2:34] for envelope in stream.minipool if end is None]
         self.events += [hash_ for hash_ in pool if hash_ not in self.events]

@@ -27,12 +27,8 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     bench = commands.add_parser("bench", parents=[common], help="a benchmark, with its peers side by side")
     bench.add_argument("name", help="kernel, logs, shards, cage, replica or sync")
     bench.add_argument("--quick", action="store_true", help="smaller sizes, for a first look")
-    bench.add_argument(
-        "--size",
-        type=int,
-        metavar="N",
-        help="how many logs (default 2,000,000), ledger rows of the kernel, or entries of a replica",
-    )
+    size = "how much: ledger rows (kernel), logs, streams (shards, sync), blocks (cage), entries (replica)"
+    bench.add_argument("--size", type=int, metavar="N", help=size)
     bench.add_argument("--json", metavar="FILE", help="also write the rows as JSON")
     bench.set_defaults(run=_bench)
 

@@ -13,6 +13,8 @@ from chainlake.sync.messages import Answer
 from chainlake.sync.miniblock import Miniblock, open_miniblock
 from chainlake.sync.service import StreamService
 
+UNSOUND = bytes(32)
+
 
 @dataclass(frozen=True, slots=True)
 class Head:
@@ -59,7 +61,8 @@ class Base:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a pass takes of a stream. `pages` counts the miniblocks that came in pages, ahead of the answer's own."""
+    """What a pass takes of a stream. `pages` counts the miniblocks that came in pages, ahead of the answer's own. An unsound
+    miniblock has no hash here, so that nobody takes it for one that we hold."""
 
     miniblocks: tuple[bytes, ...]
     hashes: tuple[bytes, ...]
@@ -113,7 +116,7 @@ def fetch(
         return Unsettled(tuple(one.place for one in own))
     gap, reached = _gap(service, stream_id, base or ours, own[0].opened, budget)
     if base is None and gap and not gap[0].opened.problem and not _follows(gap[0].opened, ours):
-        return Unsettled(tuple(one.place for one in gap))
+        return Unsettled(tuple(one.place for one in own))
     if base is None:
         new = [one for one in own if one.opened.number > ours.number or one.opened.problem] if reached else []
         return _taken(head, gap, new, answer, reached, ours)
@@ -214,7 +217,7 @@ def _taken(
     last = blocks[sound - 1].opened if sound > skipped else None
     return Fetched(
         tuple(one.raw for one in blocks),
-        tuple(one.opened.hash or bytes(32) for one in blocks),
+        tuple(one.opened.hash if place < sound else UNSOUND for place, one in enumerate(blocks)),
         min(len(gap), len(blocks)),
         answer.rest if whole else b"",
         head is not None and not head.whole and head.refused is None,

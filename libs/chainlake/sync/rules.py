@@ -41,7 +41,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How far a stream was delivered. `first_miniblock` is the first number delivered since it began or began anew."""
+    """How far a stream was delivered. From `first_miniblock` on, nothing is missing."""
 
     minipool_gen: int
     prev_miniblock_hash: bytes | None
@@ -252,11 +252,18 @@ def _state_after(
         minipool_gen=last[0] + 1 if last else before.minipool_gen,
         prev_miniblock_hash=last[1] if last else before.prev_miniblock_hash,
         snapshot_miniblock=_snapshot_after(before, found, sound),
-        first_miniblock=sound[0].number if sound and found.base is None and not found.gap else before.first_miniblock,
+        first_miniblock=_first_after(before, found, sound),
         genesis_hash=genesis if genesis and (found.case in (FIRST, RECREATED)) else before.genesis_hash,
         reset_reason=reason if last else before.reset_reason,
         stopped=stopped,
     )
+
+
+def _first_after(before: State, found: Agreement, sound: Sequence[Mark]) -> int:
+    """Where the unbroken line begins that ends with the last miniblock delivered."""
+    if not sound:
+        return before.first_miniblock
+    return sound[0].number if found.base is None else min(before.first_miniblock, sound[0].number)
 
 
 def _snapshot_after(before: State, found: Agreement, sound: Sequence[Mark]) -> int:

@@ -18,9 +18,9 @@ Places = Sequence[tuple[int, bytes]]
 
 
 def settled(head: Head, shown: Places, held: set[bytes]) -> Base | None:
-    """The highest of the miniblocks shown that we hold, below where our own end."""
+    """The highest of the miniblocks shown that we hold, on whichever branch."""
     for number, hash_ in reversed(shown):
-        if number < head.minipool_gen and (hash_ in held or (number == 0 and hash_ == head.genesis_hash)):
+        if hash_ in held or (number == 0 and hash_ == head.genesis_hash):
             return Base(number, hash_)
     return None
 
