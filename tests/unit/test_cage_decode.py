@@ -2,6 +2,7 @@
 
 import hashlib
 import random
+import time
 
 import cbor2
 import pytest
@@ -160,6 +161,16 @@ def test_claims_and_tags_that_would_take_a_careless_reader_down() -> None:
     ):
         with pytest.raises(BadInput):
             read(raw)
+
+
+def test_reading_takes_time_by_length_however_deep_the_bytes_claim_to_be() -> None:
+    began = time.process_time()
+    wide = b"\x81" * 40 + b"\x9f" + b"\x01" * 60_000 + b"\xff"
+    assert isinstance(read(wide), list)
+    for raw in (b"\x81" * 60_000 + b"\x01", b"\x81" * 40 + b"\x9f" + b"\x01" * 4_000_000 + b"\xff"):
+        with pytest.raises(BadInput):
+            read(raw)
+    assert time.process_time() - began < 5
 
 
 def test_plutus_data_in_all_its_forms() -> None:

@@ -1,6 +1,7 @@
 """Decoded blocks as Arrow: one row per block, its transactions' parts in lists."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, chain
 from typing import Any
 
 import pyarrow as pa
@@ -72,8 +73,21 @@ def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         columns = {name: batch.column(name) for name in ("_height", "hash", "timestamp")}
         columns |= {name: pa.array([row.get(name) for row in rows], kind) for name, kind in _NUMBERS.items()}
         columns["error"] = pa.array([row.get("error") for row in rows], pa.string())
-        columns |= {name: pa.array([row.get(name, ()) for row in rows], pa.list_(kind)) for name, kind in _LISTS.items()}
+        columns |= {name: nested([row.get(name, ()) for row in rows], kind) for name, kind in _LISTS.items()}
         yield pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
+
+
+def nested(lists: Sequence[Sequence[tuple[Any, ...]]], kind: pa.StructType) -> pa.ListArray:
+    """Lists of tuples as lists of structs, made column by column: several times faster than value by value."""
+    flat = list(chain.from_iterable(lists))
+    columns = zip(*flat, strict=True) if flat else [()] * kind.num_fields
+    fields = [kind.field(at) for at in range(kind.num_fields)]
+    arrays = [
+        nested(column, field.type.value_type) if pa.types.is_list(field.type) else pa.array(column, field.type)
+        for column, field in zip(columns, fields, strict=True)
+    ]
+    offsets = pa.array(accumulate(map(len, lists), initial=0), pa.int32())
+    return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(arrays, fields=fields))
 
 
 def decoded(payload: bytes) -> dict[str, Any]:

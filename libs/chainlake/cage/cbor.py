@@ -33,6 +33,14 @@ def items(data: bytes, position: int, what: str) -> list[Span]:
     return list(_spans(data, after, argument, what))
 
 
+def opened(data: bytes, position: int, what: str) -> int:
+    """Where the first item of a list begins."""
+    major, _, after = _opened(data, position)
+    if major != ARRAY:
+        raise BadInput(f"{what} is no list at byte {position}")
+    return after
+
+
 def pairs(data: bytes, position: int, what: str) -> list[tuple[Span, Span]]:
     """The spans of a map's keys and values, in order."""
     major, argument, after = _opened(data, position)
@@ -146,6 +154,7 @@ __all__ = [
     "integer",
     "items",
     "octets",
+    "opened",
     "pairs",
     "unsigned",
 ]

@@ -21,6 +21,7 @@ from chainlake.cage.cbor import (
     integer,
     items,
     octets,
+    opened,
     pairs,
     unsigned,
 )
@@ -81,12 +82,11 @@ def decode_output(raw: bytes) -> TxOut:
 
 
 def _slot(raw: bytes, header: int) -> int:
-    """header = [[number, slot, …], signature]."""
-    outer = items(raw, header, "the header")
-    inner = items(raw, outer[0][0], "the header body") if outer else []
-    slot = unsigned(raw, inner[1][0], "the slot") if len(inner) > 1 else MOST_LOVELACE
+    """header = [[number, slot, …], signature], read from the front: the rest need not be walked over."""
+    at = opened(raw, opened(raw, header, "the header"), "the header body")
+    slot = unsigned(raw, end_of(raw, at), "the slot")
     if slot >= MOST_LOVELACE:
-        raise BadInput("the header has no slot, or one that no clock shows")
+        raise BadInput(f"the slot is {slot}: no clock shows that")
     return slot
 
 

@@ -10,6 +10,7 @@ from chainlake.cage.cbor import ARRAY, BYTES, MAP, TAG, end_of, head, integer, i
 from chainlake.errors import BadInput
 
 MOST_DEPTH = 48
+MOST_BYTES = 1 << 16
 ANY_CONSTRUCTOR = 102
 _FIRST, _LAST_FIRST = 121, 127
 _SECOND, _LAST_SECOND = 1280, 1400
@@ -28,6 +29,8 @@ Data: TypeAlias = "int | bytes | list[Data] | dict[int, Data] | Constr"
 
 def read(data: bytes) -> Data:
     """The value of some CBOR; `BadInput` when it is none, or nested deeper than any datum here."""
+    if len(data) > MOST_BYTES:
+        raise BadInput(f"the data has {len(data)} bytes: a transaction has at most {MOST_BYTES}")
     if end_of(data, 0) != len(data):
         raise BadInput("something follows the data")
     return _read(data, 0, 0)

@@ -1,5 +1,8 @@
 """The cage on Spark: blocks to transactions, transactions to the UTxO set, the cage and its tries in one commit."""
 
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -7,8 +10,9 @@ from chainlake.cage import bronze_rows
 from chainlake.cage.checks import by_address_problems, state_problems
 from chainlake.cage.gold import by_address, inverse_operations
 from chainlake.cage.settings import Settings
-from chainlake.cage.tokens import TABLES, cage_of, nothing
+from chainlake.cage.tokens import TABLES, cage_of
 from chainlake.cage.utxos import refuse_first, roots_frame, tree_of, utxos_of
+from chainlake.errors import BrokenPromise
 from chainlake.lake.stage import Batch, Output, Stage
 
 LISTS = {
@@ -83,8 +87,11 @@ def silver(batch: Batch) -> Output:
     ((chain, _),) = batch.ranges.items()
     settings = Settings.of(batch.options[chain])
     utxos = utxos_of(batch, chain, settings)
-    tree = tree_of(batch, chain, utxos, settings)
-    cage = nothing(batch) if settings.cage is None else cage_of(batch, chain, settings.cage, utxos)
+    with ThreadPoolExecutor(2) as pool:
+        folding = pool.submit(tree_of, batch, chain, utxos, settings)
+        events = pool.submit(cage_of, batch, chain, settings.cage, utxos)
+        _refuse_lowest(folding, events)
+        tree, cage = folding.result(), events.result()
     unknown = utxos.resolved.filter("address IS NULL").selectExpr(
         "_height", "spender_index AS tx_index", "spender AS tx_id", "tx_id AS spent_tx_id", "tx_index AS spent_tx_index"
     )
@@ -98,6 +105,13 @@ def silver(batch: Batch) -> Output:
     root = tree.blocks[-1][1]
     roots = {chain: {UTXO_ROOT: root}} if root is not None else {}
     return Output({**tables, "silver.chain_roots": roots_frame(batch, chain, tree)}, roots)
+
+
+def _refuse_lowest(*work: "Future[Any]") -> None:
+    """Of several broken promises the one of the lowest block: those before it can then be committed."""
+    broken = [error for error in (one.exception() for one in work) if isinstance(error, BrokenPromise)]
+    if broken:
+        raise min(broken, key=lambda error: -1 if error.height is None else error.height)
 
 
 def _findable(name: str, frame: DataFrame) -> DataFrame:

@@ -20,13 +20,19 @@ def nothing(batch: Batch) -> dict[str, DataFrame]:
     return {"silver.cage_events": _events(events), "silver.cage_requests": _requests(events), **_of_tokens(folded)}
 
 
-def cage_of(batch: Batch, chain: str, cage: Cage, utxos: Utxos) -> dict[str, DataFrame]:
+def cage_of(batch: Batch, chain: str, cage: Cage | None, utxos: Utxos) -> dict[str, DataFrame]:
     """The five tables of the cage."""
+    if cage is None:
+        return nothing(batch)
     parts = _parts(batch, cage, utxos).repartition("_height", "tx_index")
     ordered = parts.sortWithinPartitions("_height", "tx_index", "part", "position")
     found = batch.keep(ordered.mapInArrow(detect.detector(cage), detect.DETECTED))
     events = found.filter(OF_TOKENS)
-    burned = [bytes(row[0]) for row in events.filter("kind = 'burn'").select("token_id").distinct().collect()]
+    ends = F.collect_set(F.when(F.col("kind") == "burn", F.col("token_id")))
+    count, burnt = events.agg(F.count(F.lit(1)), ends).collect()[0]
+    burned = [bytes(one) for one in burnt]
+    if not count:
+        return {**nothing(batch), "silver.cage_events": _events(found), "silver.cage_requests": _requests(found)}
     own = events.select(F.lit(chain).alias("_chain"), "token_id", "operations")
     tokens = batch.state("silver.cage_tokens", own.select("_chain", "token_id"))
     nodes = _nodes(batch, chain, own, burned)

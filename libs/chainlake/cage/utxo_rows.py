@@ -1,19 +1,23 @@
 """The parts of the UTxO tree through a batch, as Arrow: rows sorted by part, first its rows, then the changes by height."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import Any
 
 import pyarrow as pa
 
-from chainlake.cage.utxo_fold import BUCKET_DEPTH, fold_part, to_path, to_text
+from chainlake.cage.utxo_fold import BUCKET_DEPTH, fold_part, to_path, to_text, top_of
 from chainlake.errors import BrokenPromise
 from chainlake.merkle.csmt import Change, Node, txin_key
 
 NODE, CHANGE = 0, 1
 MANY = 2_000
 PARTS = "tree_part string, part int, _height bigint, path string, node binary, tx_id binary, tx_index int, txout binary"
-FOLDED = "what string, tree_part string, _height bigint, _deleted boolean, bucket string, path string, node binary, error string"
+FOLDED = (
+    "what string, tree_part string, _height bigint, _deleted boolean, bucket string, path string, node binary, error string,"
+    " created int, spent int"
+)
 SCHEMA = pa.schema(
     [
         ("what", pa.string()),
@@ -24,13 +28,16 @@ SCHEMA = pa.schema(
         ("path", pa.string()),
         ("node", pa.binary()),
         ("error", pa.string()),
+        ("created", pa.int32()),
+        ("spent", pa.int32()),
     ]
 )
 Row = dict[str, Any]
 
 
 def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Rows as PARTS says to rows as FOLDED says: the rows of the tree that changed, and the part's top after each block."""
+    """Rows as PARTS says to rows as FOLDED says: the rows of the tree that changed, and the part's top before and after each
+    block, with how many outputs came and went."""
     made: list[Row] = []
     for part, group in groupby(_rows(batches), key=lambda row: row[0]):
         for row in _of_part(part, group):
@@ -55,10 +62,13 @@ def _of_part(base: str, rows: Iterator[tuple[Any, ...]]) -> Iterator[Row]:
             nodes[to_path(path)] = node
         else:
             changes.append((height, Change(txin_key(tx_id, number), txout)))
+    counts = Counter((height, change.value is None) for height, change in changes)
     try:
+        yield {"what": "before", "tree_part": base, "node": packed(top_of(base, nodes.get(to_path(base))))}
         for block in fold_part(base, nodes, changes):
             own = {"tree_part": base, "_height": block.height}
-            yield {"what": "top", **own, "node": packed(block.top)}
+            created, spent = counts[block.height, False], counts[block.height, True]
+            yield {"what": "top", **own, "node": packed(block.top), "created": created, "spent": spent}
             for path, node in block.rows.items():
                 text = to_text(path)
                 kept = {"_deleted": node is None, "bucket": text[:BUCKET_DEPTH], "path": text, "node": node or b""}

@@ -1,20 +1,21 @@
 """The UTxO set of a batch in Spark: what is made and spent, what each input resolves to, and the tree's rows and roots."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from chainlake.cage import utxo_rows
 from chainlake.cage.bronze_rows import OUTPUT_FIELDS, output_columns
 from chainlake.cage.settings import Settings, read_genesis
-from chainlake.cage.utxo_fold import BUCKET_DEPTH, PART_DEPTH, PARTS, PREFIX, roots, top_of
+from chainlake.cage.utxo_fold import BUCKET_DEPTH, PART_DEPTH, PARTS, PREFIX, roots
 from chainlake.encoding import short
 from chainlake.errors import BrokenPromise
 from chainlake.lake.stage import Batch
-from chainlake.merkle.csmt import combine
+from chainlake.merkle.csmt import Node, combine
 
 KEY = ["tx_id", "tx_index"]
 KNOWN = ["address", "lovelace", "assets", "datum_hash", "datum", "reference_script", "txout"]
@@ -110,8 +111,7 @@ def tree_of(batch: Batch, chain: str, utxos: Utxos, settings: Settings) -> Tree:
     """Fold the parts of the tree beside each other, then combine their tops block by block."""
     low, high = batch.ranges[chain]
     changes = utxos.changes.withColumn("bucket", _bucket())
-    kept = batch.keep(batch.state("silver.utxo_nodes", _wanted(batch, chain, changes)).select("path", "node"))
-    parts = kept.selectExpr(
+    parts = batch.state("silver.utxo_nodes", _wanted(batch, chain, changes)).selectExpr(
         f"substring(path, 1, {PART_DEPTH}) AS tree_part",
         f"{utxo_rows.NODE} AS part",
         "NULL AS _height",
@@ -120,30 +120,59 @@ def tree_of(batch: Batch, chain: str, utxos: Utxos, settings: Settings) -> Tree:
         "NULL AS tx_id",
         "NULL AS tx_index",
         "NULL AS txout",
-    ).unionByName(
-        changes.selectExpr(
-            f"substring(bucket, 1, {PART_DEPTH}) AS tree_part",
-            f"{utxo_rows.CHANGE} AS part",
-            "_height",
-            "NULL AS path",
-            "NULL AS node",
-            "tx_id",
-            "tx_index",
-            "CASE WHEN NOT _deleted THEN txout END AS txout",
-        )
     )
-    ordered = parts.repartition("tree_part").sortWithinPartitions("tree_part", "part", "_height", "tx_id", "tx_index")
+    changed = changes.selectExpr(
+        f"substring(bucket, 1, {PART_DEPTH}) AS tree_part",
+        f"{utxo_rows.CHANGE} AS part",
+        "_height",
+        "NULL AS path",
+        "NULL AS node",
+        "tx_id",
+        "tx_index",
+        "CASE WHEN NOT _deleted THEN txout END AS txout",
+    )
+    ordered = parts.unionByName(changed).repartition("tree_part")
+    ordered = ordered.sortWithinPartitions("tree_part", "part", "_height", "tx_id", "tx_index")
     folded = batch.keep(ordered.mapInArrow(utxo_rows.fold, utxo_rows.FOLDED))
-    told = folded.filter("what <> 'node'").select("what", "tree_part", "_height", "node", "error").collect()
-    refuse_first(chain, [(row["_height"], row["error"]) for row in told if row["what"] == "error"])
-    tops = dict.fromkeys(PARTS) | {
-        path: top_of(path, bytes(node)) for path, node in kept.filter(F.length("path") == PART_DEPTH).collect()
+    told = _told(batch, chain, folded, utxos)
+    _refuse(chain, told, settings)
+    tops: dict[str, Node | None] = dict.fromkeys(PARTS)
+    tops |= {row["tree_part"]: utxo_rows.unpacked(bytes(row["node"])) for row in told["before"]}
+    count = _count_before(chain, low, told["root"], combine(tops.values()))
+    steps = [(row["_height"], row["tree_part"], utxo_rows.unpacked(bytes(row["node"]))) for row in told["top"]]
+    found = dict(roots(tops, steps, range(low + 1, high + 1)))
+    return Tree(folded.filter("what = 'node'"), list(_blocks(found, told, count)))
+
+
+def _told(batch: Batch, chain: str, folded: DataFrame, utxos: Utxos) -> dict[str, list[Row]]:
+    """All that the driver has to know, in one look: tops, errors, inputs that are not known or spent twice, the root before."""
+    low, _ = batch.ranges[chain]
+    shape = ["what", "tree_part", "_height", "node", "error", "created", "spent"]
+    rows = folded.filter("what <> 'node'").select(*shape)
+    number = F.count(F.lit(1)).cast("int").alias("spent")
+    root = batch.snapshot.between("silver.chain_roots", {chain: (low - 1, low)})
+    others = {
+        "unresolved": utxos.resolved.filter("address IS NULL").groupBy("_height").agg(number),
+        "twice": utxos.resolved.groupBy(*KEY).agg(F.max("_height").alias("_height"), number).filter("spent > 1").limit(1),
+        "root": root.select("_height", F.col("utxo_root").alias("node"), F.col("utxo_count").cast("string").alias("error")),
     }
-    count = _before(batch, chain, low, combine(tops.values()))
-    changed = [(row["_height"], row["tree_part"], utxo_rows.unpacked(bytes(row["node"]))) for row in told]
-    found = dict(roots(tops, changed, range(low + 1, high + 1)))
-    blocks = list(_blocks(found, _counts(chain, utxos, settings), count))
-    return Tree(folded.filter("what = 'node'"), blocks)
+    for what, frame in others.items():
+        known = frame.withColumn("what", F.lit(what))
+        rows = rows.unionByName(known.select(*[F.col(n) if n in known.columns else F.lit(None).alias(n) for n in shape]))
+    found: dict[str, list[Row]] = {what: [] for what in ("before", "top", "error", *others)}
+    for row in rows.collect():
+        found[row["what"]].append(row)
+    return found
+
+
+def _refuse(chain: str, told: dict[str, list[Row]], settings: Settings) -> None:
+    """An output that is made twice, spent twice, or not known although all should be."""
+    errors = [(row["_height"], row["error"]) for row in told["error"]]
+    errors += [(row["_height"], f"block {row['_height']}: an output is spent twice") for row in told["twice"]]
+    if settings.genesis_complete:
+        why = "outputs that are not known, and the genesis file should have all"
+        errors += [(row["_height"], f"block {row['_height']} spends {row['spent']} {why}") for row in told["unresolved"]]
+    refuse_first(chain, errors)
 
 
 def _bucket() -> Column:
@@ -161,46 +190,29 @@ def _wanted(batch: Batch, chain: str, changes: DataFrame) -> DataFrame:
     return buckets.select(F.lit(chain).alias("_chain"), "bucket")
 
 
-def _before(batch: Batch, chain: str, low: int, root: bytes | None) -> int:
+def _count_before(chain: str, low: int, said: list[Row], root: bytes | None) -> int:
     """How many outputs there were before the batch. The rows that were read have to be those of the root then."""
-    rows = batch.snapshot.between("silver.chain_roots", {chain: (low - 1, low)}).select("utxo_root", "utxo_count").collect()
-    expected, count = (rows[0][0], int(rows[0][1])) if rows else (None, 0)
-    said = None if expected is None else bytes(expected)
-    if root != said:
+    expected = bytes(said[0]["node"]) if said and said[0]["node"] is not None else None
+    if root != expected:
         raise BrokenPromise(
-            f"{chain}: the UTxO tree at block {low} has root {short(root or b'')}, its block says {short(said or b'')}:"
+            f"{chain}: the UTxO tree at block {low} has root {short(root or b'')}, its block says {short(expected or b'')}:"
             " run lake verify, then lake restore"
         )
-    return count
-
-
-def _counts(chain: str, utxos: Utxos, settings: Settings) -> dict[tuple[str, int], int]:
-    """Per block: outputs created, spent and not known. Refuses an output that is spent twice."""
-    kind = F.when(F.col("_deleted"), "spent").otherwise("created").alias("what")
-    changed = utxos.changes.groupBy("_height", kind).count()
-    unknown = utxos.resolved.filter("address IS NULL").groupBy("_height").count().withColumn("what", F.lit("unresolved"))
-    spent = utxos.resolved.groupBy(*KEY).agg(F.max("_height").alias("_height"), F.count(F.lit(1)).alias("count"))
-    twice = spent.filter("count > 1").select("_height", "count", F.lit("twice").alias("what")).limit(1)
-    rows = changed.unionByName(unknown).unionByName(twice).collect()
-    found = {(row["what"], row["_height"]): int(row["count"]) for row in rows}
-    refuse_first(chain, [(h, f"block {h}: an output is spent twice") for what, h in found if what == "twice"])
-    if settings.genesis_complete:
-        missing = [
-            (h, f"block {h} spends {n} outputs that are not known, and the genesis file should have all")
-            for (what, h), n in found.items()
-            if what == "unresolved"
-        ]
-        refuse_first(chain, missing)
-    return found
+    return int(said[0]["error"]) if said else 0
 
 
 def _blocks(
-    found: dict[int, bytes | None], counts: dict[tuple[str, int], int], count: int
+    found: dict[int, bytes | None], told: dict[str, list[Row]], count: int
 ) -> Iterator[tuple[int, bytes | None, int, int, int, int]]:
+    created, spent, unknown = Counter[int](), Counter[int](), Counter[int]()
+    for row in told["top"]:
+        created[row["_height"]] += row["created"]
+        spent[row["_height"]] += row["spent"]
+    for row in told["unresolved"]:
+        unknown[row["_height"]] += row["spent"]
     for height, root in found.items():
-        created, spent, unknown = (counts.get((what, height), 0) for what in ("created", "spent", "unresolved"))
-        count += created - spent
-        yield height, root, count, created, spent, unknown
+        count += created[height] - spent[height]
+        yield height, root, count, created[height], spent[height], unknown[height]
 
 
 def roots_frame(batch: Batch, chain: str, tree: Tree) -> DataFrame:
