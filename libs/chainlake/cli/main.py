@@ -11,7 +11,7 @@ from chainlake.errors import LakeError, first_line
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    from chainlake.cli import data, events, jobs, operate, serve
+    from chainlake.cli import data, doctor, events, jobs, operate, serve
 
     parser = argparse.ArgumentParser(
         prog="lake",
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"chainlake {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (jobs, data, events, operate, serve):
+    for module in (jobs, data, events, operate, serve, doctor):
         module.add_commands(commands, _common())
     given = parser.parse_args(arguments)
     if given.home:
