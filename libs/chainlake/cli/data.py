@@ -46,7 +46,12 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     sql.add_argument("--json", action="store_true", help="one array of row objects, BINARY as 0x hex")
     sql.set_defaults(run=_sql)
 
-    status = commands.add_parser("status", parents=[common], help="heads, lags, roots, health and writers, per stage and chain")
+    status = commands.add_parser(
+        "status",
+        parents=[common],
+        help="heads, lags, roots, health and writers, per stage and chain",
+        epilog="example: lake status --json",
+    )
     status.add_argument("--json", action="store_true", help="the same for scripts (docs/operations.md describes it)")
     status.set_defaults(run=_status)
 
@@ -62,7 +67,12 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     audit.add_argument("--json", action="store_true")
     audit.set_defaults(run=_audit)
 
-    tables = commands.add_parser("tables", parents=[common], help="what tables there are and what their columns mean")
+    tables = commands.add_parser(
+        "tables",
+        parents=[common],
+        help="what tables there are and what their columns mean",
+        epilog="example: lake tables --markdown",
+    )
     tables.add_argument("--markdown", action="store_true", help="the documentation page")
     tables.set_defaults(run=_tables)
 

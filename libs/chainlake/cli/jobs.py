@@ -10,7 +10,12 @@ from chainlake.errors import BadInput, CheckFailed
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
-    up = commands.add_parser("up", parents=[common], help="make the demo chains, run every job, tell what was built")
+    up = commands.add_parser(
+        "up",
+        parents=[common],
+        help="make the demo chains, run every job, tell what was built",
+        epilog="example: lake up --size tiny",
+    )
     up.add_argument("--size", default="small", help="tiny, small, medium or large (default: small)")
     up.set_defaults(run=_up)
 
@@ -24,7 +29,12 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     run.add_argument("--param", action="append", default=[], metavar="KEY=VALUE", help="a job parameter; repeatable")
     run.set_defaults(run=_run)
 
-    bench = commands.add_parser("bench", parents=[common], help="a benchmark, with its peers side by side")
+    bench = commands.add_parser(
+        "bench",
+        parents=[common],
+        help="a benchmark, with its peers side by side",
+        epilog="example: lake bench kernel --quick --json kernel.json",
+    )
     bench.add_argument("name", help="kernel or logs")
     bench.add_argument("--quick", action="store_true", help="smaller sizes, for a first look")
     bench.add_argument("--size", type=int, metavar="N", help="how many logs (default 2,000,000), or ledger rows of the kernel")

@@ -23,23 +23,43 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     rollback.add_argument("--force", action="store_true", help="also beyond the chain's rollback window")
     rollback.set_defaults(run=_rollback)
 
-    resume = commands.add_parser("resume", parents=[common], help="let a degraded stage go on")
+    resume = commands.add_parser(
+        "resume",
+        parents=[common],
+        help="let a degraded stage go on",
+        epilog='example: lake resume raw.logs demo-evm --why "the source file was mended"',
+    )
     resume.add_argument("stage")
     resume.add_argument("chain")
     resume.add_argument("--why", required=True, help="the reason, kept in control.health")
     resume.set_defaults(run=_resume)
 
-    verify = commands.add_parser("verify", parents=[common], help="check tables against the ledger; exit code 1 on any mismatch")
+    verify = commands.add_parser(
+        "verify",
+        parents=[common],
+        help="check tables against the ledger; exit code 1 on any mismatch",
+        epilog="example: lake verify raw.logs",
+    )
     verify.add_argument("stage", nargs="?")
     verify.add_argument("--json", action="store_true")
     verify.set_defaults(run=_verify)
 
-    compact = commands.add_parser("compact", parents=[common], help="state at finalized heights to base tables; pack small files")
+    compact = commands.add_parser(
+        "compact",
+        parents=[common],
+        help="state at finalized heights to base tables; pack small files",
+        epilog="example: lake compact raw.logs demo-evm",
+    )
     compact.add_argument("stage", nargs="?")
     compact.add_argument("chain", nargs="?")
     compact.set_defaults(run=_compact)
 
-    gc = commands.add_parser("gc", parents=[common], help="delete rows that nobody can see, past a retention")
+    gc = commands.add_parser(
+        "gc",
+        parents=[common],
+        help="delete rows that nobody can see, past a retention",
+        epilog="example: lake gc --dry-run --retention-days 30",
+    )
     gc.add_argument("--dry-run", action="store_true", help="only tell what would be deleted")
     gc.add_argument("--retention-days", default="7", metavar="DAYS", help="keep rolled-back rows this long (default 7)")
     gc.add_argument("--vacuum", action="store_true", help="also free the disk space of files past Delta's retention")
@@ -49,14 +69,19 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         "restore",
         parents=[common],
         help="put the tables of a stage back physically, after damage",
-        epilog="example: lake restore silver.cage preprod --seq 41",
+        epilog="example: lake restore raw.cage demo-cardano --seq 41",
     )
     restore.add_argument("stage")
     restore.add_argument("chain")
     restore.add_argument("--seq", required=True, help="the commit to go back to, see lake audit")
     restore.set_defaults(run=_restore)
 
-    stop = commands.add_parser("stop", parents=[common], help="stop the local Spark server (it also stops by itself when idle)")
+    stop = commands.add_parser(
+        "stop",
+        parents=[common],
+        help="stop the local Spark server (it also stops by itself when idle)",
+        epilog="example: lake stop",
+    )
     stop.set_defaults(run=_stop)
 
 
