@@ -11,10 +11,10 @@ from chainlake.lake.migrations import Migration
 from chainlake.lake.visibility import problems
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
+from chainlake.serve.operations import stopped
 
 Row = Mapping[str, Any]
 
-DEGRADED = "degraded"
 SHOWN = 5
 
 
@@ -81,15 +81,9 @@ def _ledger(control: LakeControl) -> list[Finding]:
 
 def degraded_stages(rows: Iterable[Row]) -> list[Finding]:
     """Stages that stopped and wait for somebody."""
-    latest = {(row["stage"], row["chain"]): row for row in sorted(rows, key=lambda row: row["at"])}
     found = [
-        problem(
-            "health",
-            f"{stage} {chain} is degraded: {row['reason']}",
-            f"mend the cause, then lake resume {stage} {chain} --why TEXT",
-        )
-        for (stage, chain), row in sorted(latest.items())
-        if row["status"] == DEGRADED
+        problem("health", f"{stage} {chain} is degraded: {reason}", f"mend it, then lake resume {stage} {chain} --why TEXT")
+        for (stage, chain), reason in sorted(stopped(rows).items())
     ]
     return found or [ok("health", "no stage is degraded")]
 
