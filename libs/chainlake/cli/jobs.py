@@ -49,13 +49,13 @@ def run_jobs(home: Path, name: str | None, params: dict[str, str]) -> list[Any]:
 
     bundle = load_bundle()
     results = []
-    for job in [bundle.job(name)] if name else bundle.jobs.values():
+    for job in [bundle.job(name)] if name else bundle.pipeline():
 
         def tell(event: TaskEvent, job_name: str = job.name) -> None:
             took = f" {seconds(event.seconds)}" if event.seconds else ""
             emit(f"{job_name}: {event.task} {event.state.value}{took}{': ' + event.error if event.error else ''}")
 
-        results.append(run_job(job, home=home, params=params, on_event=tell))
+        results.append(run_job(job, home=home, params=params, on_event=tell, jobs=bundle.jobs))
     return results
 
 
