@@ -5,21 +5,18 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from chainlake.cli.main import main
 from chainlake.doctor import Finding, Level, examine, lake_state, machine, places, software
 from chainlake.lake.migrations import Migration
 from chainlake.paths import tables_dir
-from tests.unit.logs_lake import LEDGER
+from tests.unit.control_tables import AT, commit_row, made_lake
 
-AT = datetime(2026, 1, 31, tzinfo=timezone.utc)
 GIB = 1 << 30
 
 
@@ -197,30 +194,19 @@ def test_only_stages_that_are_degraded_now_are_told() -> None:
     assert finding.level is Level.PROBLEM and "lake resume raw.logs c" in finding.remedy
 
 
-def commit(seq: int, base: int, height: int) -> dict[str, Any]:
-    kernel = {"stage": "raw.logs", "lane": "c", "chain": "c", "seq": seq, "commit_id": seq, "kind": "advance", "epoch": 1}
-    empty: dict[str, list[Any]] = {name: [] for name in ("roots", "inputs", "delta_versions", "rows", "checksums")}
-    return {**kernel, **empty, "base_height": base, "height": height, "committed_at": AT}
-
-
-def made_lake(home: Path, commits: list[dict[str, Any]]) -> Path:
-    write_deltalake(str(home / "warehouse" / "control" / "ledger"), pa.Table.from_pylist(commits, LEDGER))
-    return home
-
-
 def test_a_lake_is_looked_at_without_spark(tmp_path: Path) -> None:
-    found = lake_state.lake(made_lake(tmp_path, [commit(1, 0, 9), commit(2, 9, 20)]), "", tables_dir())
+    found = lake_state.lake(made_lake(tmp_path, [commit_row(1, 0, 9), commit_row(2, 9, 20)]), "", tables_dir())
     assert only(found, "ledger").what.startswith("2 commits of 1 stages")
     assert only(found, "tables").level is Level.WARNING and only(found, "health").level is Level.OK
 
 
 def test_a_ledger_with_a_gap_is_told(tmp_path: Path) -> None:
-    found = lake_state.lake(made_lake(tmp_path, [commit(1, 0, 9), commit(2, 12, 20)]), "", tables_dir())
+    found = lake_state.lake(made_lake(tmp_path, [commit_row(1, 0, 9), commit_row(2, 12, 20)]), "", tables_dir())
     assert only(found, "ledger").level is Level.PROBLEM and "advances from 12 to 20" in only(found, "ledger").what
 
 
 def test_control_tables_that_cannot_be_read_are_told(tmp_path: Path) -> None:
-    home = made_lake(tmp_path, [commit(1, 0, 9)])
+    home = made_lake(tmp_path, [commit_row(1, 0, 9)])
     for file in (home / "warehouse" / "control" / "ledger").glob("*.parquet"):
         file.write_bytes(b"not parquet")
     assert only(lake_state.lake(home, "", tables_dir()), "lake").level is Level.PROBLEM

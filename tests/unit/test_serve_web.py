@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
@@ -14,7 +15,10 @@ import pytest
 
 from chainlake.lake.visibility import Commit, History, LedgerView
 from chainlake.serve import overview
+from chainlake.serve.control import LakeControl
+from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.web import STATIC, TYPES, wants_html
+from tests.unit.control_tables import commit_row, made_lake
 from tests.unit.serve_memory import MemoryControl, MemoryEngine, make_blocks, make_caller, serving
 from tests.unit.test_serve_http import Address, fetch
 from tests.unit.web_browser import Tab, open_tab
@@ -146,6 +150,22 @@ def test_the_ledger_tells_how_far_each_commit_can_be_seen(page: Address) -> None
     status, _, body = fetch(page, "/lake/ledger.json?stage=raw.logs&chain=nobody")
     assert status == 400 and "no commits of chain" in json.loads(body)["error"]
     assert fetch(page, "/lake/ledger.json")[0] == 400
+
+
+def test_a_lake_on_disk_is_followed_while_it_changes(tmp_path: Path) -> None:
+    def status() -> dict[str, Any]:
+        found = json.loads(fetch(address, "/lake/status.json")[2])
+        return {one["stage"]: (one["head"], one["commits"], one["rollbacks"]) for one in found["stages"]}
+
+    made_lake(tmp_path, [commit_row(1, 0, 9)])
+    control = LakeControl(EmbeddedLake(tmp_path))
+    with serving(make_caller(MemoryEngine(make_blocks(1)), control)) as address:
+        assert status() == {"raw.logs": (9, 1, 0)}
+        made_lake(tmp_path, [{**commit_row(2, 9, 4), "kind": "rollback", "why": "a fork"}], mode="append")
+        deadline = time.monotonic() + 10
+        while status() != {"raw.logs": (4, 1, 1)}:
+            assert time.monotonic() < deadline, "the page still shows the old head"
+            time.sleep(0.2)
 
 
 def run_view(expression: str) -> Any:
