@@ -15,6 +15,7 @@ from chainlake.cli import completion_scripts
 from chainlake.cli.command_tree import Command, read_commands
 from chainlake.cli.completion import known_names
 from chainlake.cli.main import _guarded, build_parser, main
+from chainlake.cli.operate import _show
 from chainlake.stages import all_stages
 
 COMMANDS = read_commands(build_parser(), known_names())
@@ -27,7 +28,7 @@ each_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: 
 def examples(command: Command) -> list[list[str]]:
     """The examples of a command as arguments, without what a shell does with them."""
     text = re.sub(r"^examples?: ", "", command.example)
-    parts = [shlex.split(part.split(" > ")[0]) for part in text.split(";") if part.strip()]
+    parts = [shlex.split(re.split(" > |, then ", part)[0]) for part in text.split(";") if part.strip()]
     assert all(part[0] == "lake" for part in parts), command.example
     return [part[1:] for part in parts]
 
@@ -151,3 +152,19 @@ def test_the_shell_itself_accepts_the_script(shell: str, check: list[str], tmp_p
     (tmp_path / "script").write_text(make(COMMANDS))
     done = subprocess.run([shell, *check, str(tmp_path / "script")], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("as_json", "rows", "shown"),
+    [
+        (True, [("raw.logs", 5)], '[{"stage": "raw.logs", "to": 5}]\n'),
+        (True, [], "[]\n"),
+        (False, [], "nothing to do\n"),
+        (False, [("raw.logs", 5)], "stage     to\n────────  ──\nraw.logs   5\n"),
+    ],
+)
+def test_what_was_done_is_a_table_or_json(
+    as_json: bool, rows: list[tuple[object, ...]], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _show(argparse.Namespace(json=as_json), ["stage", "to"], rows, "nothing to do")
+    assert capsys.readouterr().out == shown

@@ -53,7 +53,13 @@ def _command(name: str, text: str, parser: argparse.ArgumentParser, names: Names
     actions = _actions(parser)
     options = {tuple(a.option_strings): _option(a, names) for a in actions if a.option_strings}
     positionals = tuple(_argument(action, names) for action in parser._actions if not action.option_strings)
-    return Command(name, text, parser.epilog or "", tuple(options.values()), positionals)
+    return Command(name, text, _example(parser), tuple(options.values()), positionals)
+
+
+def _example(parser: argparse.ArgumentParser) -> str:
+    """Its own, or that of the first command below it."""
+    below = _subparsers(parser)
+    return parser.epilog or next((_example(sub) for sub in below.choices.values()), "") if below else parser.epilog or ""
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
