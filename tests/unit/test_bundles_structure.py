@@ -1,6 +1,10 @@
 """The bundle files, the notebooks and the library fit each other, so that a deployment does not find out for us."""
 
+import json
 import re
+import shutil
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -10,11 +14,17 @@ import yaml
 from chainlake.jobs import Job, load_bundle
 from chainlake.jobs.bundle import REFERENCE
 from chainlake.jobs.model import JOB_PARAMETER
+from chainlake.lake.ddl import load
 from chainlake.notebook import declared_params
-from chainlake.paths import bundles_dir, notebooks_dir, project_root
+from chainlake.paths import bundles_dir, notebooks_dir, project_root, tables_dir
 
 FOR_PROD = {"notify": "ops@example.com", "service_principal": "an-id"}
-JOBS = load_bundle().jobs
+BUNDLE = load_bundle()
+JOBS = BUNDLE.jobs
+DOMAINS = ("logs", "shards", "cage", "replica", "sync")
+BY_HAND = {"everything", "backfill"}
+"""Jobs that a person starts."""
+DASHBOARDS = sorted((project_root() / "dashboards").glob("*.lvdash.json"))
 NOTEBOOKS = sorted(notebooks_dir().rglob("*.ipynb"))
 CRON_FIELD = re.compile(r"[\d*/,?LW#A-Z-]+")
 
@@ -27,7 +37,8 @@ def files() -> list[Path]:
 
 
 def test_there_is_a_job_for_every_domain() -> None:
-    assert {"logs", "shards", "cage", "replica", "sync"} <= set(JOBS)
+    assert {*DOMAINS, "everything", "maintenance", "backfill"} <= set(JOBS)
+    assert [job.name for job in BUNDLE.pipeline()] == list(DOMAINS), "what lake run runs without a name"
 
 
 def test_names_are_unique_across_files() -> None:
@@ -44,7 +55,7 @@ def _resources(path: Path) -> dict[str, dict[str, object]]:
 
 @each_job
 def test_every_notebook_exists_and_gets_exactly_the_parameters_it_declares(job: Job) -> None:
-    for task in job.tasks:
+    for task in (task for task in job.tasks if task.notebook):
         assert task.notebook.is_file(), f"{job.name}: {task.notebook} does not exist"
         assert set(task.parameters) == set(declared_params(task.notebook)), f"{job.name}: {task.key}"
 
@@ -52,9 +63,18 @@ def test_every_notebook_exists_and_gets_exactly_the_parameters_it_declares(job: 
 @each_job
 def test_every_job_is_ready_for_serverless(job: Job) -> None:
     for task in job.tasks:
-        assert task.environment is not None, f"{job.name}: {task.key} has no environment"
-        assert "../dist/*.whl" in (job.environments or {})[task.environment], "the wheel of this project"
         assert task.timeout_seconds > 0 and task.max_retries > 0
+        assert (task.environment is None) == (task.run_job is not None), f"{job.name}: {task.key}: notebooks have an environment"
+        if task.environment is not None:
+            assert "../dist/*.whl" in (job.environments or {})[task.environment], "the wheel of this project"
+
+
+@each_job
+def test_every_failure_is_told_to_somebody(job: Job) -> None:
+    text = (bundles_dir() / f"{job.name}.job.yml").read_text()
+    settings = yaml.safe_load(text)["resources"]["jobs"][job.name]
+    assert settings["email_notifications"]["on_failure"] == ["${var.notify}"]
+    assert settings["max_concurrent_runs"] == 1
 
 
 @each_job
@@ -67,7 +87,10 @@ def test_every_job_parameter_is_used(job: Job) -> None:
 @each_job
 def test_schedules_are_paused_in_dev_and_run_in_prod(job: Job, target: str, paused: bool) -> None:
     schedule = load_bundle(target=target, variables=FOR_PROD).jobs[job.name].schedule
-    assert schedule is not None and schedule.paused is paused
+    assert (schedule is None) == (job.name in BY_HAND)
+    if schedule is None:
+        return
+    assert schedule.paused is paused
     fields = schedule.cron.split()
     assert len(fields) in (6, 7) and all(CRON_FIELD.fullmatch(field) for field in fields)
     assert fields[3:6].count("?") == 1, "Quartz wants exactly one ? among day of month and day of week"
@@ -102,3 +125,83 @@ def test_notebooks_are_valid_thin_and_without_outputs(path: Path) -> None:
 def test_every_notebook_is_in_the_table_of_contents(path: Path) -> None:
     contents = (notebooks_dir() / "README.md").read_text()
     assert f"({path.relative_to(notebooks_dir()).as_posix()})" in contents
+
+
+def test_maintenance_is_weekly_and_verifies_whatever_happened_before() -> None:
+    job = JOBS["maintenance"]
+    assert job.schedule is not None and job.schedule.cron.split()[5] == "SUN"
+    assert [task.key for task in job.tasks] == ["compact", "collect_garbage", "verify"]
+    assert job.tasks[-1].run_if.value == "ALL_DONE"
+
+
+def test_a_backfill_takes_a_range_of_heights() -> None:
+    assert {"stage", "chain", "from_height", "to_height", "why"} <= set(JOBS["backfill"].parameters)
+
+
+def columns_of(query: str) -> set[str]:
+    """Names that a query gives its columns, as far as a reader without a database can tell."""
+    head = query.split("\nFROM")[0].split(" FROM ")[0]
+    return set(re.findall(r"\bAS (\w+)", head)) | set(re.findall(r"(?:SELECT|,)\s*(\w+)(?=\s*(?:,|$| FROM|\n))", head))
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
+def test_every_dashboard_shows_columns_that_its_queries_have(path: Path) -> None:
+    dashboard = json.loads(path.read_text())
+    queries = {one["name"]: "".join(one["queryLines"]) for one in dashboard["datasets"]}
+    widgets = [item["widget"] for page in dashboard["pages"] for item in page["layout"]]
+    assert len({widget["name"] for widget in widgets}) == len(widgets)
+    used = set()
+    for widget in widgets:
+        (query,) = (one["query"] for one in widget["queries"])
+        used.add(query["datasetName"])
+        names = {one["name"] for one in query["fields"]}
+        assert names <= columns_of(queries[query["datasetName"]]), widget["spec"]["frame"]["title"]
+        shown = re.findall(r'"fieldName": "(\w+)"', json.dumps(widget["spec"]["encodings"]))
+        assert shown and set(shown) <= names
+        assert widget["spec"]["frame"]["title"]
+    assert used == set(queries), "a query that nothing shows"
+
+
+@pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)
+def test_every_dashboard_is_deployed_and_reads_tables_of_its_schema(path: Path) -> None:
+    name = path.name.removesuffix(".lvdash.json")
+    resource = yaml.safe_load((bundles_dir() / f"{name}.dashboard.yml").read_text())["resources"]["dashboards"][name]
+    assert (bundles_dir() / resource["file_path"]).resolve() == path
+    layer = resource["dataset_schema"].removeprefix("${var.schema_prefix}")
+    known = {table.split(".")[1] for table in load(tables_dir()) if table.startswith(f"{layer}.")}
+    for dataset in json.loads(path.read_text())["datasets"]:
+        read = re.findall(r"\bFROM (\w+)", "".join(dataset["queryLines"]))
+        assert read and set(read) <= known, dataset["name"]
+
+
+def test_no_dashboard_overlaps_itself() -> None:
+    for path in DASHBOARDS:
+        for page in json.loads(path.read_text())["pages"]:
+            cells = [
+                (item["position"]["x"] + dx, item["position"]["y"] + dy)
+                for item in page["layout"]
+                for dx in range(item["position"]["width"])
+                for dy in range(item["position"]["height"])
+            ]
+            assert len(set(cells)) == len(cells) and max(x for x, _ in cells) < 6
+
+
+def test_the_real_validator_accepts_the_bundle(record_property: Callable[[str, object], None]) -> None:
+    """Databricks' own command where it is installed. It asks a workspace, so it needs one that is set up."""
+    command = shutil.which("databricks")
+    if command is None:
+        pytest.skip("the databricks command is not installed: the bundle was checked by its structure only")
+    done = subprocess.run([command, "bundle", "validate", "--target", "dev"], cwd=project_root(), capture_output=True, text=True)
+    if "auth" in done.stderr or "workspace" in done.stderr.lower():
+        pytest.skip(f"the databricks command has no workspace: {done.stderr.strip().splitlines()[0][:200]}")
+    record_property("validated by", "the databricks command")
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_bundle_package_accepts_the_jobs(record_property: Callable[[str, object], None]) -> None:
+    """The databricks-bundles package where it is installed: it knows every field of a job."""
+    jobs = pytest.importorskip("databricks.bundles.jobs", reason="databricks-bundles is not installed: structure only")
+    for name in JOBS:
+        text = (bundles_dir() / f"{name}.job.yml").read_text()
+        assert jobs.Job.from_dict(yaml.safe_load(text)["resources"]["jobs"][name])
+    record_property("validated by", "databricks-bundles")

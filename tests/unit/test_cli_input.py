@@ -12,7 +12,7 @@ from chainlake.cli.main import main
 
 DATA = ["demo", "ingest", "sql", "status", "audit", "tables"]
 OPERATE = ["rollback", "resume", "verify", "compact", "gc", "restore", "stop"]
-COMMANDS = ["up", "run", "bench", "serve", "events", *DATA, *OPERATE]
+COMMANDS = ["up", "run", "bench", "serve", "events", "doctor", "completion", *DATA, *OPERATE]
 
 
 class SparkStarted(Exception):

@@ -1,5 +1,6 @@
 """Reading bundles: what the files say becomes typed jobs, and what is wrong in them is named with file and key."""
 
+import re
 from pathlib import Path
 from textwrap import dedent
 
@@ -145,3 +146,43 @@ def test_the_order_of_independent_tasks_is_the_order_of_the_file(project: Path) 
     path = project / "bundles" / "words.job.yml"
     path.write_text(path.read_text().rstrip() + "\n        " + dedent(more).strip().replace("\n", "\n        ") + "\n")
     assert [task.key for task in load_bundle(project).job("words").tasks] == ["first", "other", "last"]
+
+
+OUTER = """
+resources:
+  jobs:
+    everything:
+      name: Everything
+      tasks:
+        - task_key: first
+          run_job_task:
+            job_id: ${resources.jobs.words.id}
+            job_parameters: {chain: c}
+"""
+TO_WORDS = "job_id: ${resources.jobs.words.id}\n            job_parameters: {chain: c}"
+
+
+def test_a_job_may_run_another_one(project: Path) -> None:
+    assert [job.name for job in load_bundle(project).pipeline()] == ["words"]
+    (project / "bundles" / "everything.job.yml").write_text(OUTER)
+    bundle = load_bundle(project)
+    (task,) = bundle.jobs["everything"].tasks
+    assert (task.run_job, task.notebook, task.parameters) == ("words", None, {"chain": "c"})
+    assert [job.name for job in bundle.pipeline()] == ["words"], "everything itself is not run again"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("jobs.words.id", "jobs.verses.id", "there is no job 'verses'"),
+        ("${resources.jobs.words.id}", "123", "job_id has to be"),
+        ("chain: c", "line: c", "job words has no parameter 'line'"),
+        ("jobs.words.id", "jobs.everything.id", "everything has no parameter 'chain'"),
+        (TO_WORDS, "job_id: ${resources.jobs.everything.id}", "in a circle: everything -> everything"),
+    ],
+)
+def test_a_job_that_runs_what_it_cannot_is_refused(project: Path, old: str, new: str, text: str) -> None:
+    (project / "bundles" / "everything.job.yml").write_text(OUTER)
+    change(project, old, new, "bundles/everything.job.yml")
+    with pytest.raises(BadInput, match=re.escape(text)):
+        load_bundle(project)

@@ -152,3 +152,28 @@ def test_sigterm_stops_the_job_and_handlers_are_put_back(tmp_path: Path) -> None
         run(terminated, tmp_path, task("a", retries=3), task("b"))
     assert ran == ["a"]
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def runs(key: str, job: str, *needs: str, **parameters: str) -> Task:
+    return Task(key, None, parameters, needs, run_job=job)
+
+
+def test_a_task_may_run_another_job(tmp_path: Path) -> None:
+    notebooks, told = Notebooks(), list[TaskEvent]()
+    inner = Job("inner", "Inner", {"who": "nobody"}, (task("a"), task("b", "a")))
+    first, last = runs("first", "inner", who="{{job.parameters.name}}"), Task("last", Path("/nb/last.ipynb"), {}, ("first",))
+    outer = Job("outer", "Outer", {"name": "me"}, (first, last))
+    result = run_job(outer, home=tmp_path, on_event=told.append, execute=notebooks, jobs={"inner": inner})
+    assert result.ok and notebooks.ran == ["a", "b", "last"]
+    assert notebooks.parameters[0] == {"who": "me"}
+    assert [event.task for event in told if event.state is State.SUCCESS] == ["first/a", "first/b", "first", "last"]
+
+
+def test_a_job_that_fails_fails_the_task_that_ran_it(tmp_path: Path) -> None:
+    inner = Job("inner", "Inner", {"who": "all"}, (task("a"),))
+    outer = Job("outer", "Outer", {}, (runs("first", "inner"), Task("last", Path("/nb/last.ipynb"), {}, ("first",))))
+    notebooks = Notebooks(a=[NotebookFailed])
+    result = run_job(outer, home=tmp_path, execute=notebooks, jobs={"inner": inner})
+    assert states(result) == {"first": "failed", "last": "skipped"} and notebooks.ran == ["a"]
+    with pytest.raises(CheckFailed, match="job outer: task first failed: job inner: task a failed"):
+        result.require_success()

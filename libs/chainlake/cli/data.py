@@ -1,6 +1,8 @@
 """Commands that bring data in and read it: demo, ingest, sql, audit, status, tables."""
 
 import argparse
+import os
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -56,7 +58,12 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     sql.add_argument("--json", action="store_true", help="one array of row objects, BINARY as 0x hex")
     sql.set_defaults(run=_sql)
 
-    status = commands.add_parser("status", parents=[common], help="heads, lags, roots, health and writers, per stage and chain")
+    status = commands.add_parser(
+        "status",
+        parents=[common],
+        help="heads, lags, roots, health and writers, per stage and chain",
+        epilog="example: lake status --json",
+    )
     status.add_argument("--json", action="store_true", help="the same for scripts (docs/operations.md describes it)")
     status.set_defaults(run=_status)
 
@@ -72,8 +79,15 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     audit.add_argument("--json", action="store_true")
     audit.set_defaults(run=_audit)
 
-    tables = commands.add_parser("tables", parents=[common], help="what tables there are and what their columns mean")
-    tables.add_argument("--markdown", action="store_true", help="the documentation page")
+    tables = commands.add_parser(
+        "tables",
+        parents=[common],
+        help="what tables there are and what their columns mean",
+        epilog="example: lake tables --markdown",
+    )
+    form = tables.add_mutually_exclusive_group()
+    form.add_argument("--markdown", action="store_true", help="the documentation page")
+    form.add_argument("--sql", action="store_true", help="views and functions as a script for a SQL warehouse")
     tables.set_defaults(run=_tables)
 
 
@@ -204,6 +218,7 @@ def _sql(given: argparse.Namespace) -> int:
 
 
 def _status(given: argparse.Namespace) -> int:
+    from chainlake.cli.status_text import may_colour, status_text
     from chainlake.lake import open_lake
     from chainlake.lake.status import status
 
@@ -211,15 +226,7 @@ def _status(given: argparse.Namespace) -> int:
     if given.json:
         emit_json(now.to_json())
         return 0
-    rows = [
-        (s.stage, s.chain, s.head, s.lag, s.commits, s.rollbacks, s.health, s.writer or "", (s.block_hash or "")[:12])
-        for s in now.stages
-    ]
-    emit(table(["stage", "chain", "head", "lag", "commits", "rollbacks", "health", "writer", "block"], rows))
-    emit(f"\n{now.orphan_rows:,} invisible rows at the last lake gc ({now.orphan_bytes:,} bytes)")
-    for s in now.stages:
-        if s.health != "ok":
-            emit(f"{s.stage} {s.chain} is degraded: {s.reason}")
+    emit(status_text(now, datetime.now(timezone.utc), may_colour(sys.stdout)))
     return 0
 
 
@@ -241,12 +248,17 @@ def _audit(given: argparse.Namespace) -> int:
 
 def _tables(given: argparse.Namespace) -> int:
     from chainlake.lake.ddl import load
+    from chainlake.lake.names import Namespace
     from chainlake.lake.tables_page import page
+    from chainlake.lake.warehouse_sql import script
     from chainlake.paths import tables_dir
 
     tables = load(tables_dir())
     if given.markdown:
         emit(page(tables).rstrip("\n"))
+    elif given.sql:
+        namespace = Namespace(os.environ.get("LAKE_CATALOG", ""), os.environ.get("LAKE_PREFIX", ""))
+        emit(script(namespace, tables).rstrip("\n"))
     else:
         emit(
             table(

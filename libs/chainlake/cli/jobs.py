@@ -10,7 +10,12 @@ from chainlake.errors import BadInput, CheckFailed
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
-    up = commands.add_parser("up", parents=[common], help="make the demo chains, run every job, tell what was built")
+    up = commands.add_parser(
+        "up",
+        parents=[common],
+        help="make the demo chains, run every job, tell what was built",
+        epilog="example: lake up --size tiny",
+    )
     up.add_argument("--size", default="small", help="tiny, small, medium or large (default: small)")
     up.set_defaults(run=_up)
 
@@ -24,7 +29,12 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     run.add_argument("--param", action="append", default=[], metavar="KEY=VALUE", help="a job parameter; repeatable")
     run.set_defaults(run=_run)
 
-    bench = commands.add_parser("bench", parents=[common], help="a benchmark, with its peers side by side")
+    bench = commands.add_parser(
+        "bench",
+        parents=[common],
+        help="a benchmark, with its peers side by side",
+        epilog="example: lake bench kernel --quick --json kernel.json",
+    )
     bench.add_argument("name", help="kernel, logs, shards, cage, replica or sync")
     bench.add_argument("--quick", action="store_true", help="smaller sizes, for a first look")
     size = "how much: ledger rows (kernel), logs, streams (shards, sync), blocks (cage), entries (replica)"
@@ -40,13 +50,13 @@ def run_jobs(home: Path, name: str | None, params: dict[str, str]) -> list[Any]:
 
     bundle = load_bundle()
     results = []
-    for job in [bundle.job(name)] if name else bundle.jobs.values():
+    for job in [bundle.job(name)] if name else bundle.pipeline():
 
         def tell(event: TaskEvent, job_name: str = job.name) -> None:
             took = f" {seconds(event.seconds)}" if event.seconds else ""
             emit(f"{job_name}: {event.task} {event.state.value}{took}{': ' + event.error if event.error else ''}")
 
-        results.append(run_job(job, home=home, params=params, on_event=tell))
+        results.append(run_job(job, home=home, params=params, on_event=tell, jobs=bundle.jobs))
     return results
 
 

@@ -11,21 +11,35 @@ from chainlake.errors import LakeError, first_line
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    from chainlake.cli import abci, data, events, jobs, operate, prove, replica, serve, snapshot
+    given = build_parser().parse_args(arguments)
+    if given.home:
+        os.environ["LAKE_HOME"] = given.home
+    return _guarded(given)
+
+
+class WideHelp(argparse.HelpFormatter):
+    """Room for the longest command: argparse does not count its indentation and would break the line."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._action_max_length = 16
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    from chainlake.cli import abci, completion, data, doctor, events, jobs, operate, prove, replica, serve, snapshot
 
     parser = argparse.ArgumentParser(
         prog="lake",
         description="A lakehouse for block-ordered data: block-atomic, reversible, provable.",
         epilog="lake COMMAND --help tells more, with examples.",
+        formatter_class=WideHelp,
     )
     parser.add_argument("--version", action="version", version=f"chainlake {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for module in (jobs, data, events, operate, prove, serve, abci, snapshot, replica):
+    for module in (jobs, data, events, operate, prove, serve, abci, snapshot, replica, doctor, completion):
         module.add_commands(commands, _common())
-    given = parser.parse_args(arguments)
-    if given.home:
-        os.environ["LAKE_HOME"] = given.home
-    return _guarded(given)
+    return parser
 
 
 def _common() -> argparse.ArgumentParser:

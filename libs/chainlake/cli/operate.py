@@ -1,6 +1,7 @@
 """Commands that operators use: rollback, resume, verify, compact, gc, restore, stop."""
 
 import argparse
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -21,43 +22,79 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     rollback.add_argument("height")
     rollback.add_argument("--why", required=True, help="the reason, kept in the ledger")
     rollback.add_argument("--force", action="store_true", help="also beyond the chain's rollback window")
+    rollback.add_argument("--json", action="store_true", help="one array with a row per stage that went back")
     rollback.set_defaults(run=_rollback)
 
-    resume = commands.add_parser("resume", parents=[common], help="let a degraded stage go on")
+    resume = commands.add_parser(
+        "resume",
+        parents=[common],
+        help="let a degraded stage go on",
+        epilog='example: lake resume raw.logs demo-evm --why "the source file was mended"',
+    )
     resume.add_argument("stage")
     resume.add_argument("chain")
     resume.add_argument("--why", required=True, help="the reason, kept in control.health")
     resume.set_defaults(run=_resume)
 
-    verify = commands.add_parser("verify", parents=[common], help="check tables against the ledger; exit code 1 on any mismatch")
+    verify = commands.add_parser(
+        "verify",
+        parents=[common],
+        help="check tables against the ledger; exit code 1 on any mismatch",
+        epilog="example: lake verify raw.logs",
+    )
     verify.add_argument("stage", nargs="?")
     verify.add_argument("--json", action="store_true")
     verify.set_defaults(run=_verify)
 
-    compact = commands.add_parser("compact", parents=[common], help="state at finalized heights to base tables; pack small files")
+    compact = commands.add_parser(
+        "compact",
+        parents=[common],
+        help="state at finalized heights to base tables; pack small files",
+        epilog="example: lake compact raw.logs demo-evm",
+    )
     compact.add_argument("stage", nargs="?")
     compact.add_argument("chain", nargs="?")
+    compact.add_argument("--json", action="store_true", help="one array with a row per stage and chain")
     compact.set_defaults(run=_compact)
 
-    gc = commands.add_parser("gc", parents=[common], help="delete rows that nobody can see, past a retention")
+    gc = commands.add_parser(
+        "gc",
+        parents=[common],
+        help="delete rows that nobody can see, past a retention",
+        epilog="example: lake gc --dry-run --retention-days 30",
+    )
     gc.add_argument("--dry-run", action="store_true", help="only tell what would be deleted")
     gc.add_argument("--retention-days", default="7", metavar="DAYS", help="keep rolled-back rows this long (default 7)")
     gc.add_argument("--vacuum", action="store_true", help="also free the disk space of files past Delta's retention")
+    gc.add_argument("--json", action="store_true", help="one array with a row per table and kind of garbage")
     gc.set_defaults(run=_gc)
 
     restore = commands.add_parser(
         "restore",
         parents=[common],
         help="put the tables of a stage back physically, after damage",
-        epilog="example: lake restore silver.cage preprod --seq 41",
+        epilog="example: lake restore raw.cage demo-cardano --seq 41",
     )
     restore.add_argument("stage")
     restore.add_argument("chain")
     restore.add_argument("--seq", required=True, help="the commit to go back to, see lake audit")
     restore.set_defaults(run=_restore)
 
-    stop = commands.add_parser("stop", parents=[common], help="stop the local Spark server (it also stops by itself when idle)")
+    stop = commands.add_parser(
+        "stop",
+        parents=[common],
+        help="stop the local Spark server (it also stops by itself when idle)",
+        epilog="example: lake stop",
+    )
     stop.set_defaults(run=_stop)
+
+
+def _show(given: argparse.Namespace, heads: list[str], rows: Sequence[Sequence[object]], nothing: str) -> None:
+    """Rows as a table, or for scripts."""
+    if given.json:
+        emit_json([dict(zip(heads, row, strict=True)) for row in rows])
+    else:
+        emit(table(heads, rows) if rows else nothing)
 
 
 def _open(given: argparse.Namespace) -> Any:
@@ -72,10 +109,9 @@ def _rollback(given: argparse.Namespace) -> int:
         raise BadInput("a rollback needs a reason: --why TEXT")
     stage = known_stage(given.stage)
     done = _open(given).rollback(stage, given.chain, height, why=given.why, force=given.force)
-    if not done:
-        emit(f"{given.stage} {given.chain} is at {height} already: nothing to do")
-    else:
-        emit(table(["stage", "chain", "from", "to", "seq"], [(c.stage, c.chain, c.base_height, c.height, c.seq) for c in done]))
+    rows = [(c.stage, c.chain, c.base_height, c.height, c.seq) for c in done]
+    nothing = f"{given.stage} {given.chain} is at {height} already: nothing to do"
+    _show(given, ["stage", "chain", "from", "to", "seq"], rows, nothing)
     return 0
 
 
@@ -110,11 +146,8 @@ def _compact(given: argparse.Namespace) -> int:
 
     stage = known_stage(given.stage) if given.stage is not None else None
     done = compact(_open(given), stage, given.chain)
-    emit(
-        table(["stage", "chain", "height", "rows", "note"], [(c.stage, c.chain, c.height, c.rows, c.note) for c in done])
-        if done
-        else "nothing new to compact; files are packed"
-    )
+    rows = [(c.stage, c.chain, c.height, c.rows, c.note) for c in done]
+    _show(given, ["stage", "chain", "height", "rows", "note"], rows, "nothing new to compact; files are packed")
     return 0
 
 
@@ -138,7 +171,8 @@ def _gc(given: argparse.Namespace) -> int:
             (name, kind, sum(g.rows for g in these), sum(g.rows for g in these if g.removable), sum(g.bytes for g in these))
         )
     done = "would be deleted" if given.dry_run else "deleted"
-    emit(table(["table", "kind", "invisible rows", done, "bytes"], rows) if rows else "no invisible rows")
+    heads = ["table", "kind", "rows", "removable", "bytes"] if given.json else ["table", "kind", "invisible rows", done, "bytes"]
+    _show(given, heads, rows, "no invisible rows")
     return 0
 
 

@@ -17,6 +17,7 @@ from chainlake.paths import project_root
 
 LOCAL = "local"
 SUFFIX = ".job.yml"
+RUN_JOB = re.compile(r"\$\{resources\.jobs\.(\w+)\.id\}")
 REFERENCE = re.compile(r"\$\{([a-z]+)\.([A-Za-z_][\w.]*)\}")
 
 
@@ -31,7 +32,9 @@ def load_bundle(root: Path | None = None, target: str = LOCAL, variables: Mappin
     for path in sorted(root.glob(f"bundles/*{SUFFIX}")):
         job = _job(path, path.relative_to(root).as_posix(), resolve)
         jobs[job.name] = job
-    return Bundle(name, target, values, jobs)
+    bundle = Bundle(name, target, values, jobs)
+    bundle.check_runs()
+    return bundle
 
 
 class _Node:
@@ -158,16 +161,18 @@ def _schedule(job: _Node) -> Schedule | None:
 
 
 def _task(node: _Node, folder: Path, job_parameters: Mapping[str, str], environments: Mapping[str, Any]) -> Task:
-    if "notebook_task" not in node.mapping():
-        raise node.wrong("is not a notebook_task, the only kind that runs locally")
-    notebook = node.at("notebook_task")
+    kinds = [kind for kind in ("notebook_task", "run_job_task") if kind in node.mapping()]
+    if len(kinds) != 1:
+        raise node.wrong("is not a notebook_task or a run_job_task, the kinds that run locally")
+    work = node.at(kinds[0])
+    is_notebook = kinds == ["notebook_task"]
     environment = node.text("environment_key") if "environment_key" in node.mapping() else None
     if environment is not None and environment not in environments:
         raise node.at("environment_key").wrong(f"is {environment!r}, which is not among the job's environments")
     return Task(
         key=node.text("task_key"),
-        notebook=(folder / notebook.text("notebook_path")).resolve(),
-        parameters=_base_parameters(notebook.get("base_parameters", {}), job_parameters),
+        notebook=(folder / work.text("notebook_path")).resolve() if is_notebook else None,
+        parameters=_parameters(work.get("base_parameters" if is_notebook else "job_parameters", {}), job_parameters),
         depends_on=tuple(item.text("task_key") for item in node.get("depends_on", []).items()),
         run_if=_run_if(node.get("run_if", RunIf.ALL_SUCCESS.value)),
         max_retries=node.number("max_retries"),
@@ -175,10 +180,19 @@ def _task(node: _Node, folder: Path, job_parameters: Mapping[str, str], environm
         retry_on_timeout=bool(node.get("retry_on_timeout", False).value),
         timeout_seconds=node.number("timeout_seconds"),
         environment=environment,
+        run_job=None if is_notebook else _named_job(work),
     )
 
 
-def _base_parameters(node: _Node, job_parameters: Mapping[str, str]) -> dict[str, str]:
+def _named_job(work: _Node) -> str:
+    """The job that a task runs; Databricks fills in its id."""
+    match = RUN_JOB.fullmatch(work.text("job_id"))
+    if not match:
+        raise work.at("job_id").wrong("has to be ${resources.jobs.NAME.id}, a job of this bundle")
+    return match.group(1)
+
+
+def _parameters(node: _Node, job_parameters: Mapping[str, str]) -> dict[str, str]:
     values = {name: _plain(value) for name, value in node.mapping().items()}
     for name, value in values.items():
         for used in JOB_PARAMETER.findall(value):

@@ -1,4 +1,4 @@
-"""What a bundle says, as types: jobs with parameters, a schedule and a graph of notebook tasks."""
+"""What a bundle says, as types: jobs with parameters, a schedule and a graph of tasks, each a notebook or another job."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from chainlake.errors import BadInput
 
+EVERYTHING = "everything"
 JOB_PARAMETER = re.compile(r"\{\{\s*job\.parameters\.([A-Za-z_]\w*)\s*\}\}")
 
 
@@ -33,10 +34,10 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Task:
-    """One notebook with its parameters. `timeout_seconds` 0 means no limit."""
+    """One notebook with its parameters, or one run of another job. `timeout_seconds` 0 means no limit."""
 
     key: str
-    notebook: Path
+    notebook: Path | None
     parameters: Mapping[str, str]
     depends_on: tuple[str, ...] = ()
     run_if: RunIf = RunIf.ALL_SUCCESS
@@ -45,6 +46,8 @@ class Task:
     retry_on_timeout: bool = False
     timeout_seconds: int = 0
     environment: str | None = None
+    run_job: str | None = None
+    """The job to run, in place of a notebook."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,25 @@ class Bundle:
         if name not in self.jobs:
             raise BadInput(f"there is no job {name!r}: the bundle has {', '.join(sorted(self.jobs)) or 'none'}")
         return self.jobs[name]
+
+    def pipeline(self) -> list[Job]:
+        """What `lake run` runs without a name: the jobs that the job `everything` runs, in its order; else all."""
+        if EVERYTHING not in self.jobs:
+            return list(self.jobs.values())
+        return [self.jobs[task.run_job] for task in self.jobs[EVERYTHING].tasks if task.run_job]
+
+    def check_runs(self) -> None:
+        """Jobs that run other jobs name existing ones, give them parameters that they take, and do not run in a circle."""
+        for job in self.jobs.values():
+            self._check_runs(job, (job.name,))
+
+    def _check_runs(self, job: Job, path: tuple[str, ...]) -> None:
+        for task in (task for task in job.tasks if task.run_job):
+            run = self.job(str(task.run_job))
+            run.bind(task.parameters)
+            if run.name in path:
+                raise BadInput(f"jobs run each other in a circle: {' -> '.join((*path, run.name))}")
+            self._check_runs(run, (*path, run.name))
 
 
 def task_parameters(task: Task, job_parameters: Mapping[str, str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
@@ -95,9 +95,13 @@ def run_job(
     params: Mapping[str, str] | None = None,
     on_event: Callable[[TaskEvent], None] = lambda event: None,
     execute: Executor = execute_notebook,
+    jobs: Mapping[str, Job] | None = None,
 ) -> JobResult:
-    """Run every task whose turn comes. Ctrl-C and SIGTERM end the running notebook and raise KeyboardInterrupt."""
-    run = _Run(job, home, job.bind(params or {}), on_event, execute)
+    """Run every task whose turn comes; `jobs` are those that a task may run.
+
+    Ctrl-C and SIGTERM end the running notebook and raise KeyboardInterrupt.
+    """
+    run = _Run(job, home, job.bind(params or {}), on_event, execute, jobs or {})
     started = time.monotonic()
     results: dict[str, TaskResult] = {}
     with _terminate_like_interrupt():
@@ -125,13 +129,20 @@ class _Run:
     """One run of one job."""
 
     def __init__(
-        self, job: Job, home: Path, params: Mapping[str, str], on_event: Callable[[TaskEvent], None], execute: Executor
+        self,
+        job: Job,
+        home: Path,
+        params: Mapping[str, str],
+        on_event: Callable[[TaskEvent], None],
+        execute: Executor,
+        jobs: Mapping[str, Job],
     ) -> None:
         self.run_id = f"{datetime.now(timezone.utc):%Y%m%dT%H%M%S}-{job.name}-{secrets.token_hex(2)}"
         self._home = home
         self._params = params
         self._on_event = on_event
         self._execute = execute
+        self._jobs = jobs
 
     def task(self, task: Task, dependencies: Sequence[TaskResult]) -> TaskResult:
         """Run a task with its retries, or skip it."""
@@ -157,15 +168,30 @@ class _Run:
         return TaskResult(task.key, state, seconds, attempt, str(failure), failure=failure)
 
     def _attempt(self, task: Task, attempt: int) -> LakeError | None:
-        """One execution: None, or what went wrong. Each attempt keeps its own copy of the notebook."""
-        name = f"{task.key}.ipynb" if attempt == 1 else f"{task.key}.{attempt}.ipynb"
-        copy = self._home / "runs" / self.run_id / name
-        parameters = task_parameters(task, self._params)
+        """One execution: None, or what went wrong."""
         try:
-            self._execute(task.notebook, parameters, copy, home=self._home, timeout_seconds=task.timeout_seconds)
+            self._run_job(task) if task.notebook is None else self._run_notebook(task, task.notebook, attempt)
         except LakeError as failure:
             return failure
         return None
+
+    def _run_notebook(self, task: Task, notebook: Path, attempt: int) -> None:
+        """Each attempt keeps its own copy of the notebook."""
+        name = f"{task.key}.ipynb" if attempt == 1 else f"{task.key}.{attempt}.ipynb"
+        copy = self._home / "runs" / self.run_id / name
+        parameters = task_parameters(task, self._params)
+        self._execute(notebook, parameters, copy, home=self._home, timeout_seconds=task.timeout_seconds)
+
+    def _run_job(self, task: Task) -> None:
+        """The tasks of another job, told as `task/its task`."""
+
+        def tell(event: TaskEvent) -> None:
+            self._on_event(replace(event, task=f"{task.key}/{event.task}"))
+
+        job = self._jobs[str(task.run_job)]
+        params = task_parameters(task, self._params)
+        done = run_job(job, home=self._home, params=params, on_event=tell, execute=self._execute, jobs=self._jobs)
+        done.require_success()
 
 
 def _skipped(task: Task, dependencies: Sequence[TaskResult]) -> TaskResult:

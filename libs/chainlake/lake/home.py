@@ -35,9 +35,14 @@ def _default() -> Path:
     return here / ".lake"
 
 
+def home_path(given: str | os.PathLike[str] | None = None) -> Path:
+    """`given`, else $LAKE_HOME, else the `.lake` of this checkout or directory, whether it is there or not."""
+    return Path(given or os.environ.get("LAKE_HOME") or _default()).expanduser().absolute()
+
+
 def find_home(given: str | os.PathLike[str] | None = None) -> Home:
-    """`given`, else $LAKE_HOME, else the `.lake` of this checkout or directory; made if missing, and writable."""
-    path = Path(given or os.environ.get("LAKE_HOME") or _default()).expanduser().absolute()
+    """The home at `home_path`; made if missing, and writable."""
+    path = home_path(given)
     try:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".writable.{os.getpid()}"

@@ -43,12 +43,17 @@ SHIPPED_WITH_SPARK = (
 
 def delta_jars(cache: Path | None = None) -> list[Path]:
     """The JARs to put on Spark's class path, resolving them first if the cache lacks any. Safe to call concurrently."""
-    home = (cache or default_cache()) / f"jars-{version('delta-spark')}"
+    home = _place(cache)
     jars = _complete_jars(home)
     if jars is None:
         with _one_at_a_time(home):
             jars = _complete_jars(home) or _resolve_into(home)
     return jars
+
+
+def cached_jars(cache: Path | None = None) -> list[Path] | None:
+    """The JARs if all of them are in the cache; None if Spark would have to fetch some."""
+    return _complete_jars(_place(cache))
 
 
 def default_cache() -> Path:
@@ -60,6 +65,10 @@ def artifact() -> str:
     """Delta's Maven coordinates for the installed pyspark and delta-spark."""
     spark = ".".join(version("pyspark").split(".")[:2])
     return f"io.delta:delta-spark_{spark}_2.13:{version('delta-spark')}"
+
+
+def _place(cache: Path | None) -> Path:
+    return (cache or default_cache()) / f"jars-{version('delta-spark')}"
 
 
 def _complete_jars(home: Path) -> list[Path] | None:

@@ -75,9 +75,14 @@ def _given_settings() -> dict[str, str]:
     return {key: value for key, equals, value in pairs if equals}
 
 
+def holds_lock(home: Home) -> bool:
+    """Whether a server process of this home lives, ready or not."""
+    return home.server.exists() and _is_locked(home.server / "server.lock")
+
+
 def running(home: Home) -> Server | None:
     """The server of this home, if one runs and is ready."""
-    if not home.server.exists() or not _is_locked(home.server / "server.lock"):
+    if not holds_lock(home):
         return None
     try:
         return Server(**json.loads((home.server / "server.json").read_text(encoding="utf-8")))

@@ -19,6 +19,7 @@ from chainlake.serve.router import JSON, Request, Response, Router, text_respons
 from chainlake.serve.rpc import Dispatcher
 from chainlake.serve.rpc_metrics import RpcMetrics
 from chainlake.serve.settings import Settings
+from chainlake.serve.web import WebPage, wants_html
 from chainlake.sync.feed import Feed
 
 PAGE = """Chainlake {version}: the finalized logs of {chain} (chain id {chain_id}).
@@ -30,6 +31,7 @@ GET  /utxo     /utxo/<txid%23index>[/proof], /utxos/address/<hex>, /utxos/asset/
 GET  /health   whether answers can be trusted and how fresh they are (503 if not)
 GET  /metrics  Prometheus
 GET  /notifications?after=N  events of streams after an offset; waits for them up to ?wait=SECONDS
+GET  /         in a browser: stages, ledger, queries and proofs; behind it /lake/status.json and /lake/ledger.json
 
 curl -H 'Content-Type: application/json' --data '{{"jsonrpc":"2.0","id":1,"method":"eth_blockNumber"}}' http://HOST:PORT
 """
@@ -62,6 +64,7 @@ class Gateway:
         self.dispatcher = Dispatcher(methods, self.pool, settings, metrics, self.access_log, self.budget)
         self._names = [method.name for method in methods]
         self._monitor = Monitor(chain, engine, control, metrics, self._own_metrics)
+        self._web = WebPage(chain, control)
         self._connections = Values("lake_http_connections", "gauge", "Open connections.")
         self._http = Values("lake_http_responses_total", "counter", "HTTP responses by status.")
         self._dropped = Values("lake_http_dropped_total", "counter", "Connections closed by the server, by reason.")
@@ -86,6 +89,7 @@ class Gateway:
         """Stop the threads."""
         self.pool.close()
         self._monitor.close()
+        self._web.close()
         self.access_log.close()
 
     def _add_routes(self) -> None:
@@ -93,11 +97,14 @@ class Gateway:
         self.router.add("GET", "/", self._home)
         self.router.add("GET", "/health", self._monitor.health)
         self.router.add("GET", "/metrics", self._monitor.page)
+        self._web.add_routes(self.router)
 
     async def _rpc(self, request: Request) -> Response:
         return Response(200, await self.dispatcher.answer(request.body, request.remote), JSON)
 
     async def _home(self, request: Request) -> Response:
+        if wants_html(request.headers.get("Accept", "")):
+            return self._web.home()
         names = ", ".join(sorted(self._names))
         return text_response(PAGE.format(version=__version__, chain=self.chain, chain_id=self.settings.chain_id, methods=names))
 

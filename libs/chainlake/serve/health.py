@@ -4,21 +4,19 @@ Both read the control tables in a thread of their own, so that they answer while
 they read for a short time, so that asking often costs little.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import Any
 
 from chainlake.serve import operations
 from chainlake.serve.engine import ControlTables, LogEngine, Snapshot
+from chainlake.serve.fresh import FRESH_SECONDS, Fresh
 from chainlake.serve.metrics import Family, Values, counters, render
 from chainlake.serve.no_logs import NoLogs
 from chainlake.serve.router import Request, Response, json_response, text_response
 from chainlake.serve.rpc_metrics import RpcMetrics
 
-FRESH_SECONDS = 2.0
 PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -36,14 +34,13 @@ class Monitor:
     ) -> None:
         """`own` gives the metrics of the server itself."""
         self._chain, self._engine, self._control = chain, engine, control
-        self._metrics, self._own, self._fresh = metrics, own, fresh
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="monitor")
-        self._kept: dict[str, tuple[float, Any]] = {}
+        self._metrics, self._own = metrics, own
+        self._fresh = Fresh("monitor", fresh)
         self._started = time.monotonic()
 
     async def health(self, request: Request) -> Response:
         """200 while all is well, 503 with the reasons while it is not."""
-        report = {**await self._fresh_result("health", self._report)}
+        report = {**await self._fresh.get("health", self._report)}
         reasons = [*report["reasons"], *self._metrics.faults]
         report |= {"status": "degraded" if reasons else "ok", "reasons": reasons}
         report["uptimeSeconds"] = round(time.monotonic() - self._started, 1)
@@ -51,20 +48,12 @@ class Monitor:
 
     async def page(self, request: Request) -> Response:
         """Prometheus' text format."""
-        lake: list[Family] = await self._fresh_result("metrics", self._lake_metrics)
+        lake: list[Family] = await self._fresh.get("metrics", self._lake_metrics)
         page = text_response(render([*self._metrics.families(), *self._own(), *lake]))
         return Response(page.status, page.body, PROMETHEUS)
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    async def _fresh_result(self, name: str, make: Callable[[], Any]) -> Any:
-        made, result = self._kept.get(name, (-self._fresh, None))
-        if time.monotonic() - made < self._fresh and result is not None:
-            return result
-        result = await asyncio.get_running_loop().run_in_executor(self._thread, make)
-        self._kept[name] = (time.monotonic(), result)
-        return result
+        self._fresh.close()
 
     def _report(self) -> dict[str, Any]:
         reasons = []

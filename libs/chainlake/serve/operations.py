@@ -31,10 +31,15 @@ class StageState:
     committed_at: Any
 
 
+def stopped(health: Iterable[Row]) -> dict[tuple[str, str], str]:
+    """Reason by stage and chain, of those that stopped. The latest row holds."""
+    latest = {(row["stage"], row["chain"]): row for row in sorted(health, key=lambda row: row["at"])}
+    return {key: str(row["reason"]) for key, row in latest.items() if row["status"] == DEGRADED}
+
+
 def degraded(health: Iterable[Row], chain: str) -> dict[str, str]:
-    """Reason by stage, of the chain's stages that stopped. The latest row of a stage holds."""
-    latest = {row["stage"]: row for row in sorted(health, key=lambda row: row["at"]) if row["chain"] == chain}
-    return {stage: str(row["reason"]) for stage, row in latest.items() if row["status"] == DEGRADED}
+    """Reason by stage, of the chain's stages that stopped."""
+    return {stage: reason for (stage, of_chain), reason in stopped(health).items() if of_chain == chain}
 
 
 def stage_states(ledger: LedgerView, chain: str) -> list[StageState]:

@@ -1,0 +1,67 @@
+"""`lake status` for people: first what needs attention, then one line per stage and chain."""
+
+import os
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TextIO
+
+from chainlake.cli.show import table
+from chainlake.lake.status import StageStatus, Status
+
+GREEN, YELLOW, RED, PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
+COLUMNS = ("", "stage", "chain", "head", "behind", "commits", "rollbacks", "changed", "writer", "block")
+
+
+def may_colour(stream: TextIO, environment: Mapping[str, str] | None = None) -> bool:
+    """Colour only where a person looks at it and wants it (https://no-color.org)."""
+    settings = os.environ if environment is None else environment
+    return stream.isatty() and not settings.get("NO_COLOR") and settings.get("TERM") != "dumb"
+
+
+def status_text(status: Status, now: datetime, colour: bool) -> str:
+    """The whole text."""
+    lines = table(COLUMNS, [_row(stage, now) for stage in status.stages]).splitlines()
+    if colour:
+        coloured = [f"{_colour(s)}{line}{PLAIN}" for s, line in zip(status.stages, lines[2:], strict=True)]
+        lines = [*lines[:2], *coloured]
+    stopped = [f"{s.stage} {s.chain} is degraded: {s.reason}" for s in status.stages if s.health != "ok"]
+    garbage = f"{status.orphan_rows:,} invisible rows at the last lake gc ({status.orphan_bytes:,} bytes)"
+    return "\n".join([headline(status), "", *lines, "", *stopped, garbage])
+
+
+def headline(status: Status) -> str:
+    """What one wants to know first."""
+    if not status.stages:
+        return "no chains yet: make run builds the demo, lake ingest takes in one of yours"
+    stopped = sum(1 for s in status.stages if s.health != "ok")
+    behind = sum(1 for s in status.stages if s.health == "ok" and s.lag)
+    writing = sum(1 for s in status.stages if s.writer)
+    health = f"{stopped} of {len(status.stages)} stopped, see below" if stopped else f"all {len(status.stages)} healthy"
+    pace = f"{behind} behind their inputs" if behind else "all caught up"
+    return f"{health}; {pace}" + (f"; {writing} being written now" if writing else "")
+
+
+def _row(stage: StageStatus, now: datetime) -> tuple[object, ...]:
+    numbers = (stage.head, stage.lag, stage.commits, stage.rollbacks)
+    block = (stage.block_hash or "")[:12]
+    return (_mark(stage), stage.stage, stage.chain, *numbers, ago(stage.updated_at, now), stage.writer or "", block)
+
+
+def _mark(stage: StageStatus) -> str:
+    """Told by a word, so that nobody has to tell colours apart."""
+    return "STOP" if stage.health != "ok" else "behind" if stage.lag else "ok"
+
+
+def _colour(stage: StageStatus) -> str:
+    return {"STOP": RED, "behind": YELLOW, "ok": GREEN}[_mark(stage)]
+
+
+def ago(time: str | None, now: datetime) -> str:
+    """How long ago, in the unit that says enough."""
+    if time is None:
+        return "never"
+    seconds = max(0, int((now - datetime.fromisoformat(time)).total_seconds()))
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit} ago"
+    return f"{seconds} s ago"

@@ -1,0 +1,113 @@
+"""What is installed: Python, Java, Delta's JARs, the pinned packages."""
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+from chainlake.doctor.finding import Finding, ok, problem, warning
+from chainlake.errors import BadInput
+from chainlake.lake import jars
+from chainlake.lake.java import ACCEPTED, find_java, java_version
+from chainlake.paths import project_root
+
+OLDEST, NEWEST = (3, 10), (3, 12)
+SET_UP = "run make setup"
+EXTRA_SECTIONS = ("# Development", "# Peers")
+"""Comments in requirements.txt from which on packages are not needed to run."""
+
+Installed = Callable[[str], str | None]
+
+
+def python(running: tuple[int, int] = sys.version_info[:2]) -> Finding:
+    """The Python that runs this."""
+    what = f"{running[0]}.{running[1]} at {sys.executable}"
+    if running < OLDEST:
+        return problem("python", what, "use Python 3.10, 3.11 or 3.12: set PYTHON to one and run make setup")
+    if running > NEWEST:
+        return warning("python", what, "tested with 3.10, 3.11 and 3.12: set PYTHON to one and run make setup")
+    return ok("python", what)
+
+
+def java() -> Finding:
+    """The Java that Spark will get."""
+    named = os.environ.get("JAVA_HOME")
+    found = find_java()
+    if found is None:
+        return problem("java", "no Java 17 or 21 found", "install openjdk-17-jre-headless, or set JAVA_HOME to one")
+    what = f"{java_version(found)} at {found}"
+    if named and java_version(Path(named)) not in ACCEPTED:
+        return warning("java", f"JAVA_HOME={named} has no Java 17 or 21; {what} is used", "correct JAVA_HOME, or unset it")
+    return ok("java", what)
+
+
+def delta_jars(cache: Path | None = None) -> Finding:
+    """Delta's JARs, complete and of the right size."""
+    place = cache or jars.default_cache()
+    found = jars.cached_jars(place)
+    if found is None:
+        return problem("jars", f"Delta's JARs are missing or damaged in {place}", f"{SET_UP}; it fetches them from Maven Central")
+    return ok("jars", f"{len(found)} in {found[0].parent}")
+
+
+def installed(name: str) -> str | None:
+    """The version of a package that is installed; None if it is not."""
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def packages(requirements: Path | None = None, find: Installed = installed) -> list[Finding]:
+    """Installed packages against the pinned ones."""
+    if requirements is None:
+        try:
+            requirements = project_root() / "requirements.txt"
+        except BadInput:
+            return [ok("packages", "not a checkout, so nothing is pinned")]
+    needed, extra = pinned(requirements.read_text(encoding="utf-8").splitlines())
+    findings = [*_compared(needed, find, problem), *_compared(extra, find, warning), *_rivals(find)]
+    return findings or [ok("packages", f"{len(needed) + len(extra)} as pinned in {requirements.name}")]
+
+
+def pinned(lines: Iterable[str]) -> tuple[list[Requirement], list[Requirement]]:
+    """Requirements that apply to this Python: those needed to run, and those of tests and benchmarks."""
+    groups: tuple[list[Requirement], list[Requirement]] = ([], [])
+    group = groups[0]
+    for line in lines:
+        if line.startswith(EXTRA_SECTIONS):
+            group = groups[1]
+        text = line.partition("#")[0].strip()
+        if text:
+            requirement = Requirement(text)
+            if requirement.marker is None or requirement.marker.evaluate():
+                group.append(requirement)
+    return groups
+
+
+def _compared(wanted: Iterable[Requirement], find: Installed, missing: Callable[[str, str, str], Finding]) -> list[Finding]:
+    found = []
+    for requirement in wanted:
+        have = find(requirement.name)
+        if have is None:
+            found.append(missing("packages", f"{requirement.name} is not installed", SET_UP))
+        elif not requirement.specifier.contains(have, prereleases=True):
+            what = f"{requirement.name} is {have}, pinned is {str(requirement.specifier).removeprefix('==')}"
+            found.append(warning("packages", what, SET_UP))
+    return found
+
+
+def _rivals(find: Installed) -> list[Finding]:
+    """databricks-connect brings its own pyspark over the one that is there."""
+    if find("databricks-connect") and find("pyspark"):
+        return [
+            problem(
+                "packages",
+                "databricks-connect and pyspark share this environment and overwrite each other",
+                "give databricks-connect one of its own: see On Databricks in README.md",
+            )
+        ]
+    return []

@@ -1,0 +1,170 @@
+"""Rules that all commands keep: an example in the help, one meaning per exit code, completion in every shell."""
+
+import argparse
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from chainlake import errors
+from chainlake.cli import completion_scripts
+from chainlake.cli.command_tree import Command, read_commands
+from chainlake.cli.completion import known_names
+from chainlake.cli.main import _guarded, build_parser, main
+from chainlake.cli.operate import _show
+from chainlake.stages import all_stages
+
+COMMANDS = read_commands(build_parser(), known_names())
+BY_NAME = {command.name: command for command in COMMANDS}
+NEEDS_NO_HOME = {"tables", "completion"}
+
+each_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+
+
+def examples(command: Command) -> list[list[str]]:
+    """The examples of a command as arguments, without what a shell does with them."""
+    text = re.sub(r"^examples?: ", "", command.example)
+    parts = [shlex.split(re.split(" > |, then ", part)[0]) for part in text.split(";") if part.strip()]
+    assert all(part[0] == "lake" for part in parts), command.example
+    return [part[1:] for part in parts]
+
+
+@each_command
+def test_every_command_has_a_help_line_and_an_example_that_parses(command: Command) -> None:
+    assert command.help and command.example.startswith(("example: ", "examples: "))
+    for arguments in examples(command):
+        assert arguments[0] == command.name
+        assert build_parser().parse_args(arguments).run is not None
+
+
+@each_command
+def test_every_option_says_what_it_is_for(command: Command) -> None:
+    silent = [option.flags for option in command.options if not option.help and option.flags != ("--json",)]
+    assert silent == []
+
+
+@each_command
+def test_a_home_that_is_a_file_is_never_a_stack_trace(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("chainlake.lake.server.ensure", lambda home: pytest.fail("Spark was started"))
+    monkeypatch.setenv("LAKE_HOME", "")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    code = main([*examples(command)[0], "--home", str(tmp_path / "file")])
+    shown = capsys.readouterr()
+    assert code == (0 if command.name in NEEDS_NO_HOME else 1 if command.name == "doctor" else 2), shown.err
+    assert shown.err.count("\n") == (code != 0) and "Traceback" not in shown.err
+
+
+@each_command
+def test_an_unknown_option_is_a_usage_error(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*examples(command)[0], "--no-such-option"])
+    assert ended.value.code == 2
+    assert "--no-such-option" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.BadInput("x"), 2),
+        (errors.CheckFailed("x"), 1),
+        (errors.BrokenPromise("x"), 1),
+        (errors.Degraded("x"), 1),
+        (errors.Fenced("x"), 1),
+        (errors.LeaseHeld("x"), 1),
+        (errors.Unavailable("x"), 1),
+        (KeyboardInterrupt(), 130),
+        (BrokenPipeError(), 130),
+        (None, 0),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_exit_codes_mean_one_thing(error: BaseException | None, code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    def run(given: argparse.Namespace) -> None:
+        if error is not None:
+            raise error
+
+    assert _guarded(argparse.Namespace(run=run)) == code
+    assert capsys.readouterr().err == ("lake: x\n" if isinstance(error, errors.LakeError) else "")
+
+
+def bash_completes(words: str) -> list[str]:
+    """What bash offers for a line that ends where Tab is pressed."""
+    script = completion_scripts.bash(COMMANDS)
+    line = words.split(" ")
+    setup = f"COMP_WORDS=({' '.join(shlex.quote(word) for word in line)}); COMP_CWORD={len(line) - 1}"
+    program = f'{script}\n{setup}\n_lake\nprintf "%s\\n" "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("lake ro", ["rollback"]),
+        ("lake rollback raw.lo", ["raw.logs"]),
+        ("lake rollback raw.logs demo-evm raw", []),
+        ("lake rollback --home x raw.lo", ["raw.logs"]),
+        ("lake rollback --why", ["--why"]),
+        ("lake ingest c --kind ca", ["cardano"]),
+        ("lake run lo", ["logs"]),
+        ("lake demo --size me", ["medium"]),
+        ("lake bench --size m", []),
+        ("lake bench --json", ["--json"]),
+        ("lake completion f", ["fish"]),
+        ("lake status --json --ho", ["--home"]),
+        ("lake serve --topic-rule l", ["loose"]),
+        ("lake nothing ", []),
+    ],
+)
+def test_bash_completes(words: str, offered: list[str]) -> None:
+    assert bash_completes(words) == offered
+
+
+def test_bash_offers_all_commands_and_all_stages() -> None:
+    assert bash_completes("lake ") == list(BY_NAME)
+    assert bash_completes("lake verify ") == [stage.name for stage in all_stages()]
+
+
+@pytest.mark.parametrize("shell", completion_scripts.SHELLS)
+def test_every_script_has_every_command_and_option(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    script = capsys.readouterr().out
+    for command in COMMANDS:
+        assert re.search(rf"\b{command.name}\b", script)
+        for option in command.options:
+            assert all(flag.lstrip("-") in script for flag in option.flags if flag.startswith("--"))
+    assert "raw.logs" in script and "demo-evm" not in script
+
+
+@pytest.mark.parametrize(("shell", "check"), [("bash", ["-n"]), ("zsh", ["-n"]), ("fish", ["--no-execute"])])
+def test_the_shell_itself_accepts_the_script(shell: str, check: list[str], tmp_path: Path) -> None:
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    make: Callable[..., str] = completion_scripts.SHELLS[shell]
+    (tmp_path / "script").write_text(make(COMMANDS))
+    done = subprocess.run([shell, *check, str(tmp_path / "script")], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("as_json", "rows", "shown"),
+    [
+        (True, [("raw.logs", 5)], '[{"stage": "raw.logs", "to": 5}]\n'),
+        (True, [], "[]\n"),
+        (False, [], "nothing to do\n"),
+        (False, [("raw.logs", 5)], "stage     to\n────────  ──\nraw.logs   5\n"),
+    ],
+)
+def test_what_was_done_is_a_table_or_json(
+    as_json: bool, rows: list[tuple[object, ...]], shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _show(argparse.Namespace(json=as_json), ["stage", "to"], rows, "nothing to do")
+    assert capsys.readouterr().out == shown

@@ -1,0 +1,125 @@
+"""What the documents say can be done, works: commands, code, links, names."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chainlake.cli.command_tree import read_commands
+from chainlake.cli.main import build_parser, main
+from chainlake.lake.ddl import load
+from chainlake.paths import project_root, tables_dir
+from chainlake.stages import all_stages
+from tests.unit.docs_commands import Shown, blocks, commands, documents
+
+COMMANDS = commands()
+KNOWN = {command.name: command for command in read_commands(build_parser(), {})}
+NO_SPARK = {"doctor", "completion", "tables", "demo", "stop"}
+NEEDS_MORE = {"serve", "bench", "up"}
+"""Commands that go on for long, or need a lake: they are parsed only."""
+
+each_document = pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
+each_command = pytest.mark.parametrize("shown", COMMANDS, ids=str)
+
+
+class SparkStarted(Exception):
+    """As far as one gets here."""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the files that examples name, and no Spark."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise SparkStarted
+
+    for name in ("chainlake.lake.session.get_spark", "chainlake.lake.lake.get_spark", "chainlake.jobs.runner.execute_notebook"):
+        monkeypatch.setattr(name, refuse)
+    monkeypatch.setattr("chainlake.cli.jobs.run_jobs", refuse)
+    monkeypatch.setenv("LAKE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SPARK_REMOTE", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "blocks").mkdir()
+    for name in ("blocks.jsonl", "blocks/1.jsonl"):
+        (tmp_path / name).write_text("{}\n")
+    return tmp_path
+
+
+def test_the_documents_show_commands() -> None:
+    assert len(COMMANDS) > 40
+    assert {shown.arguments[0] for shown in COMMANDS} >= {"run", "sql", "rollback", "gc", "ingest", "serve", "doctor"}
+
+
+@each_command
+def test_every_command_parses(shown: Shown, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        build_parser().parse_args(list(shown.arguments))
+    except SystemExit:
+        pytest.fail(f"{shown}: {capsys.readouterr().err.splitlines()[-1]}")
+
+
+@each_command
+def test_every_command_does_its_work_or_gets_as_far_as_spark(
+    shown: Shown, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, *rest = shown.arguments
+    if name in NEEDS_MORE or any("://" in word for word in rest):
+        pytest.skip("needs a lake, a node or a long time: parsed only")
+    arguments = [*shown.arguments, *(["--home", str(place / "home")] if "--home" not in rest else [])]
+    if name in NO_SPARK:
+        code = main(arguments)
+        assert code in ((0, 1) if name == "doctor" else (0,)), capsys.readouterr().err
+    else:
+        with pytest.raises(SparkStarted):
+            pytest.fail(f"{shown}: exit code {main(arguments)}: {capsys.readouterr().err}")
+
+
+@each_document
+def test_commands_in_sentences_exist(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    for words in re.findall(r"`lake ([^`]+)`", text):
+        name = words.split()[0]
+        if not re.fullmatch(r"[a-z]+", name):
+            continue
+        assert name in KNOWN, f"{path.name}: lake {words}"
+        flags = {flag for option in KNOWN[name].options for flag in option.flags}
+        assert set(re.findall(r"(?<!\S)\[?(--[a-z][a-z-]*)", words)) <= flags, f"{path.name}: lake {words}"
+
+
+@each_document
+def test_targets_of_make_exist(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (project_root() / "Makefile").read_text(), re.MULTILINE))
+    text = path.read_text(encoding="utf-8")
+    in_blocks = [block for _, block in blocks(text, "")]
+    code = "\n".join(in_blocks + re.findall(r"`([^`\n]+)`", text))
+    assert set(re.findall(r"^make ([a-z-]+)", code, re.MULTILINE)) <= targets
+
+
+@each_document
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (path.parent / target).exists(), f"{path.name}: {target}"
+
+
+@each_document
+def test_python_in_documents_is_python(path: Path) -> None:
+    for line, code in blocks(path.read_text(encoding="utf-8"), "python"):
+        compile(code.replace("…", "..."), f"{path.name}:{line}", "exec")
+
+
+@each_document
+def test_tables_and_stages_in_commands_and_sql_exist(path: Path) -> None:
+    if path.name == "adding-a-stage.md":
+        pytest.skip("its example makes tables and stages of its own")
+    known = {*load(tables_dir()), "control.visible", *(stage.name for stage in all_stages())}
+    text = path.read_text(encoding="utf-8")
+    shown = [" ".join(shown.arguments) for shown in COMMANDS if shown.where.startswith(path.name)]
+    code = "\n".join([*(block for _, block in blocks(text, "sql")), *shown])
+    assert set(re.findall(r"\b(?:raw|bronze|silver|gold|control)\.\w+", code)) <= known
+
+
+def test_every_document_is_in_the_list_of_documents() -> None:
+    listed = (project_root() / "docs" / "README.md").read_text()
+    for path in (project_root() / "docs").glob("*.md"):
+        assert path.name == "README.md" or f"({path.name})" in listed, path.name
