@@ -82,7 +82,7 @@ def changed_again(entries: DataFrame, earlier: DataFrame, span: tuple[int, int])
 def wrong_meta_log(entries: DataFrame, before: Mapping[str, Progress]) -> Fault | None:
     """The first entry of a Meta log that may not be used, in a batch that begins with the three old ones."""
     fresh = entries.filter(F.col("status") == FRESH)
-    place, is_meta = F.struct("_height", "tx_index"), F.col("group_name") == META
+    is_meta = F.col("group_name") == META
     row = fresh.agg(
         F.min(F.when(is_meta, F.struct("_height", "tx_index", "type", "log_index"))),
         *[F.max(F.when(F.col("group_name") == group, F.col("log_index"))) for group in OLD_META],
@@ -99,7 +99,8 @@ def wrong_meta_log(entries: DataFrame, before: Mapping[str, Progress]) -> Fault 
             found.append(Fault(height, tx_index, f"meta {log_index}: the three Meta logs are united by a Snapshot first"))
         elif sum(counts) and log_index != sum(counts) + 1:
             found.append(Fault(height, tx_index, f"meta {log_index} came where {sum(counts) + 1} is expected"))
-        after = place > F.struct(F.lit(height), F.lit(tx_index))
+        at = F.col("_height")
+        after = (at > height) | ((at == height) & (F.col("tx_index") > tx_index))
         retired = _first(fresh, after & F.col("group_name").isin(*OLD_META), NO_WAY_BACK)
         found += [retired] if retired else []
         fresh = fresh.filter(~after)
