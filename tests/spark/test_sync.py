@@ -89,6 +89,27 @@ def lab(full_lake: Lake, chain: str, tmp_path: Path) -> Iterator[Lab]:
         server.stop()
 
 
+def test_recordings_are_delivered_like_live_streams(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+    river.write(tmp_path / "a", 6)
+    full_lake.ingest(chain, "river", str(tmp_path / "a"))
+    for stage in STAGES[1:]:
+        full_lake.run_stage(stage, chains=chain, max_blocks=4)
+    streams = {stream.stream_id: stream for stream in demo_streams(6)}
+    assert len(streams) == river.STREAMS
+    notes = full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect()
+    for stream_id, stream in streams.items():
+        found = [bytes(row["event_hash"]) for row in notes if bytes(row["stream_id"]) == stream_id]
+        known = [event.hash for one in stream.miniblocks for event in open_miniblock(one.raw).events]
+        known += [envelope[2:34] for envelope in stream.minipool]
+        assert found == known[len(known) - len(found) :] and len(found) == len(set(found)) > 5
+    assert full_lake.table("gold.sync_gaps", chain=chain).count() == 0
+    full_lake.rollback("bronze.sync", chain, 3, why="a test")
+    for stage in STAGES[1:]:
+        full_lake.run_stage(stage, chains=chain)
+    assert full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect() == notes
+    assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
+
+
 def test_every_case_at_once_against_live_nodes(lab: Lab, home: Home) -> None:
     ids, node = lab.ids, lab.node
     lab.follow()
@@ -187,27 +208,6 @@ def test_killed_at_every_step_of_a_recovery_and_still_each_event_comes_once(
             server.stop()
     with pytest.raises(Unavailable, match=r"no stream of .* can be had"):
         full_lake.run_stage("raw.sync", chains=chain)
-
-
-def test_recordings_are_delivered_like_live_streams(full_lake: Lake, chain: str, tmp_path: Path) -> None:
-    river.write(tmp_path / "a", 6)
-    full_lake.ingest(chain, "river", str(tmp_path / "a"))
-    for stage in STAGES[1:]:
-        full_lake.run_stage(stage, chains=chain, max_blocks=4)
-    streams = {stream.stream_id: stream for stream in demo_streams(6)}
-    assert len(streams) == river.STREAMS
-    notes = full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect()
-    for stream_id, stream in streams.items():
-        found = [bytes(row["event_hash"]) for row in notes if bytes(row["stream_id"]) == stream_id]
-        known = [event.hash for one in stream.miniblocks for event in open_miniblock(one.raw).events]
-        known += [envelope[2:34] for envelope in stream.minipool]
-        assert found == known[len(known) - len(found) :] and len(found) == len(set(found)) > 5
-    assert full_lake.table("gold.sync_gaps", chain=chain).count() == 0
-    full_lake.rollback("bronze.sync", chain, 3, why="a test")
-    for stage in STAGES[1:]:
-        full_lake.run_stage(stage, chains=chain)
-    assert full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect() == notes
-    assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
 
 
 def demo_streams(count: int) -> list[river.Stream]:

@@ -2,15 +2,23 @@
 
 import asyncio
 import json
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from chainlake.errors import BadInput
+from chainlake.lake.visibility import ADVANCE, ROLLBACK, Commit
+from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.notifications import Notifications
 from chainlake.serve.pool import WorkPool
 from chainlake.serve.router import Request, Response
+from chainlake.sync.feed import Feed
 from chainlake.sync.query import Notification, check_range, only_chain
+from tests.unit.logs_lake import KERNEL, LEDGER, START
 
 
 class FakeFeed:
@@ -88,3 +96,49 @@ def test_the_only_chain_of_streams_needs_no_name() -> None:
     for offset, limit in ((-1, 5), (1, 0), (1, 10_001)):
         with pytest.raises(BadInput, match="is expected"):
             check_range(offset, limit)
+
+
+NOTES = pa.schema(
+    [
+        *KERNEL,
+        *(("offset", pa.int64()), ("stream_id", pa.binary()), ("miniblock_num", pa.int64()), ("event_index", pa.int32())),
+        *(("event_hash", pa.binary()), ("payload", pa.binary())),
+        *((name, pa.bool_()) for name in ("historical", "duplicate", "minipool")),
+    ]
+)
+
+
+class Written:
+    """gold.notifications and the ledger of a lake, written without Spark."""
+
+    def __init__(self, home: Path) -> None:
+        self.store, self.ledger = home / "warehouse/store/gold_notifications", home / "warehouse/control/ledger"
+
+    def notes(self, commit: int, height: int, offsets: range, chain: str = "town") -> None:
+        rows = [
+            {"_chain": chain, "_height": height, "_commit": commit, **asdict(note)}
+            for note in FakeFeed(offsets.stop - 1).after(offsets.start - 1, 100)
+        ]
+        for part in (rows[::2], rows[1::2]):  # files of one commit overlap
+            write_deltalake(self.store, pa.Table.from_pylist(part, NOTES), mode="append")
+
+    def commit(self, seq: int, commit_id: int, kind: str, base: int, height: int) -> None:
+        row = Commit("gold.sync", "town", "town", seq, commit_id, kind, base, height, committed_at=START, epoch=1)
+        write_deltalake(self.ledger, pa.Table.from_pylist([asdict(row)], LEDGER), mode="append")
+
+
+def test_the_feed_sees_what_is_committed_and_nothing_else(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    written.notes(10, 1, range(1, 8))
+    written.commit(1, 10, ADVANCE, 0, 1)
+    feed = Feed(EmbeddedLake(tmp_path), "town")
+    assert [note.offset for note in feed.after(0, 5)] == [1, 2, 3, 4, 5]
+    assert [note.event_hash for note in feed.after(5, 5)] == [b"\x06", b"\x07"] and feed.after(7, 5) == []
+    written.notes(20, 2, range(8, 12))
+    assert feed.after(7, 5) == [], "not committed"
+    written.notes(30, 2, range(8, 10))
+    written.notes(40, 1, range(1, 30), chain="other")
+    written.commit(2, 30, ADVANCE, 1, 2)
+    assert [note.offset for note in feed.after(5, 50)] == [6, 7, 8, 9]
+    written.commit(3, 50, ROLLBACK, 2, 1)
+    assert [note.offset for note in feed.after(5, 50)] == [6, 7]
