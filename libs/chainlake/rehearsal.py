@@ -37,7 +37,7 @@ def scratch_lake(catalog: str = "", schema_prefix: str = "") -> Lake:
 
 def new_chain(lake: Lake, size: str = "tiny") -> str:
     """A demo chain under a name that was not used before, so that every rehearsal begins anew. Nothing is ingested yet."""
-    (demo,) = write_demo(find_home().demo, "logs", size)
+    (demo,) = write_demo(find_home().demo / f"rehearsal-{size}", "logs", size)
     name = f"rehearsal-{datetime.now(timezone.utc):%Y%m%d-%H%M%S-%f}"
     lake.add_chain(name, demo.kind, str(demo.path), demo.options)
     return name

@@ -9,6 +9,7 @@ from pathlib import Path
 from chainlake.paths import project_root
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+QUOTED = r"'[^']*'|\"[^\"]*\""
 PLACEHOLDERS = {
     "STAGE": "raw.logs",
     "CHAIN": "demo-evm",
@@ -75,10 +76,14 @@ def _commands_of(line: str) -> list[str]:
 def _forms(text: str) -> list[tuple[str, ...]]:
     """The command without and with its optional parts, placeholders filled in."""
     text = text.replace(" …", "").split(" > ")[0]
-    short = text
+    quoted = re.findall(QUOTED, text)
+    numbers = iter(range(len(quoted)))
+    bare = re.sub(QUOTED, lambda match: f"\0{next(numbers)}\0", text)
+    short = bare
     while "[" in short and short != (shorter := re.sub(r"\s*\[[^][]*\]", "", short)):
         short = shorter
-    return [_filled(short), _filled(re.sub(r"[][]", "", text))]
+    both = (short, re.sub(r"[][]", "", bare))
+    return [_filled(re.sub(r"\0(\d+)\0", lambda match: quoted[int(match.group(1))], form)) for form in both]
 
 
 def _filled(text: str) -> tuple[str, ...]:

@@ -26,16 +26,15 @@ each_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: 
 
 
 def examples(command: Command) -> list[list[str]]:
-    """The examples of a command as arguments, without what a shell does with them."""
-    text = re.sub(r"^examples?: ", "", command.example)
-    parts = [shlex.split(re.split(" > |, then ", part)[0]) for part in text.split(";") if part.strip()]
-    assert all(part[0] == "lake" for part in parts), command.example
-    return [part[1:] for part in parts]
+    """The examples of a command as arguments, without what a shell or a reader does with them."""
+    lines = re.split(r";|\n", re.sub(r"^examples?: ", "", command.example))
+    shown = [re.split(r" > | && |, then |\s{3,}", line.strip())[0] for line in lines if line.strip().startswith("lake ")]
+    return [shlex.split(text)[1:] for text in shown]
 
 
 @each_command
 def test_every_command_has_a_help_line_and_an_example_that_parses(command: Command) -> None:
-    assert command.help and command.example.startswith(("example: ", "examples: "))
+    assert command.help and examples(command), f"lake {command.name} shows no example"
     for arguments in examples(command):
         assert arguments[0] == command.name
         assert build_parser().parse_args(arguments).run is not None
