@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from chainlake.errors import BadInput
-from chainlake.replica.columns import rows_of
+from chainlake.replica.columns import rows_of, without_collector
 from chainlake.replica.commands import command_text
 from chainlake.replica.entries import read_payload
 
@@ -19,6 +19,7 @@ SCHEMA = pa.schema(
 _NOTHING = (None,) * 8
 
 
+@without_collector
 def decode_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """One row per entry; `error` says why one cannot be understood."""
     for batch in batches:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from chainlake.replica.columns import Sheets, rows_of
+from chainlake.replica.columns import Sheets, rows_of, without_collector
 from chainlake.replica.rules import Changes, Operation, apply, execute, shown_key
 
 LIVE, DROPPED, OPERATION = 0, 1, 2
@@ -41,6 +41,7 @@ class Drop(NamedTuple):
     table_index: int
 
 
+@without_collector
 def fold_rows(batches: Iterable[pa.RecordBatch], drops: Sequence[Drop]) -> Iterator[pa.RecordBatch]:
     """Carry out the operations of each shard."""
     sheets = Sheets(SCHEMA, COLUMNS)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from chainlake.replica.columns import Sheets, rows_of
+from chainlake.replica.columns import Sheets, rows_of, without_collector
 from chainlake.replica.commands import MARKERS
 from chainlake.replica.history import MetaHistory
 from chainlake.replica.meta import Refused
@@ -42,6 +42,7 @@ _INPUT = ("tag", "group_name", *_INTS, "type", "table_id", "user_id", "command",
 INPUT = (*_INPUT, "meta_index")
 
 
+@without_collector
 def fold_shards(
     batches: Iterable[pa.RecordBatch], before: Mapping[str, Progress], timeline: Timeline, low: int
 ) -> Iterator[pa.RecordBatch]:
