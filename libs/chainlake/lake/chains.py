@@ -40,6 +40,10 @@ class Chains:
             }
         return self._known
 
+    def look_again(self) -> None:
+        """Others may have added chains since."""
+        self._known = None
+
     def get(self, name: str) -> Chain:
         if name not in self.all():
             raise BadInput(f"unknown chain {name!r}: there are {', '.join(sorted(self.all())) or 'none yet'}")

@@ -137,6 +137,7 @@ class Lake:
         import pandas as pd
 
         stage = self.stages.get(name)
+        self.chains.look_again()
         Guardrail(self.control).check(stage.name)
         degraded = self.health.degraded()
         wanted = [chains] if isinstance(chains, str) and chains else list(chains)
