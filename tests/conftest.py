@@ -12,17 +12,18 @@ from chainlake.lake import Lake, open_lake, server
 from chainlake.lake.home import Home, find_home
 
 _numbers = itertools.count(1)
-_KERNEL = {f"test_{name}" for name in ("catalog", "crash", "damage", "model", "pipeline", "racing", "server", "torn_reads")}
+_DOMAINS = {f"test_{name}" for name in ("cage", "logs", "logs_node", "product", "raw", "raw_node", "replica", "shards", "sync")}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With two processes (`-n 2 --dist loadgroup`), one takes the Spark tests of the kernel, the other those of domains and
-    notebooks, each with a server of its own, and tests without Spark fill what is left; in one process they come first."""
+    """With two processes (`-n 2 --dist loadgroup`), one takes the Spark tests of the domains, the other those of the kernel, the
+    command line and the notebooks, each with a server of its own, and tests without Spark fill what is left; in one process they
+    come first."""
     spark_first = hasattr(config, "workerinput")
     for item in items:
         if item.path.parent.name in ("spark", "notebooks"):
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("kernel" if item.path.stem in _KERNEL else "domains"))
+            item.add_marker(pytest.mark.xdist_group("domains" if item.path.stem in _DOMAINS else "kernel"))
     items.sort(key=lambda item: ((item.get_closest_marker("spark") is None) is spark_first, item.path.stem == "test_server"))
 
 
