@@ -170,7 +170,7 @@ def test_reading_takes_time_by_length_however_deep_the_bytes_claim_to_be() -> No
     for raw in (b"\x81" * 60_000 + b"\x01", b"\x81" * 40 + b"\x9f" + b"\x01" * 4_000_000 + b"\xff"):
         with pytest.raises(BadInput):
             read(raw)
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 20
 
 
 def test_plutus_data_in_all_its_forms() -> None:

