@@ -12,7 +12,7 @@ from chainlake.lake import Lake, open_lake, server
 from chainlake.lake.home import Home, find_home
 
 _numbers = itertools.count(1)
-_DOMAINS = {f"test_{name}" for name in ("cage", "logs", "logs_node", "product", "raw", "raw_node", "replica", "shards", "sync")}
+_DOMAINS = {f"test_{name}" for name in ("cage", "logs", "logs_node", "product", "raw_node", "replica", "shards", "sync")}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
