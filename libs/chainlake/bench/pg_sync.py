@@ -2,17 +2,17 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from chainlake.bench.pg_cluster import cluster
+from chainlake.bench.postgres import psycopg_driver
 from chainlake.cli.show import emit
 from chainlake.errors import Unavailable
 from chainlake.sync.client import Asking, ConnectClient
 from chainlake.sync.messages import Event
 from chainlake.sync.miniblock import Miniblock, open_miniblock
 
-PSYCOPG_PIN = "psycopg[binary]==3.3.8"
 TABLES = """
 CREATE TABLE stream_sync_state (
   stream_id bytea PRIMARY KEY,
@@ -112,21 +112,13 @@ def _rows(stream_id: bytes, number: int, events: Sequence[Event]) -> list[tuple[
 @contextmanager
 def postgres() -> Iterator[SyncService | None]:
     """The peer on a server of its own; None, with a word about why, where there is no PostgreSQL."""
-    try:
-        import psycopg
-    except ImportError:
-        emit(f"without PostgreSQL: pip install '{PSYCOPG_PIN}'")
-        yield None
-        return
-    try:
-        place = cluster()
-        socket = place.__enter__()
-    except Unavailable as error:
-        emit(f"without PostgreSQL: {error}")
-        yield None
-        return
-    try:
-        with psycopg.connect(host=str(socket), user="bench", dbname="postgres", autocommit=True) as connection:
-            yield SyncService(connection)
-    finally:
-        place.__exit__(None, None, None)
+    with ExitStack() as stack:
+        try:
+            psycopg = psycopg_driver()
+            socket = stack.enter_context(cluster())
+        except Unavailable as error:
+            emit(f"without PostgreSQL: {error}")
+            yield None
+            return
+        connected = psycopg.connect(host=str(socket), user="bench", dbname="postgres", autocommit=True)
+        yield SyncService(stack.enter_context(connected))

@@ -13,7 +13,7 @@ from chainlake.cage.settings import Settings
 from chainlake.cage.tokens import TABLES, cage_of
 from chainlake.cage.utxos import refuse_first, roots_frame, tree_of, utxos_of
 from chainlake.errors import BrokenPromise
-from chainlake.lake.stage import Batch, Output, Stage
+from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, Output, Stage
 
 LISTS = {
     "bronze.cardano_inputs": "inputs",
@@ -28,7 +28,6 @@ SEARCHED = {
     "silver.trie_facts": ("token_id", "key"),
     "silver.trie_nodes": ("token_id", "bucket", "path"),
 }
-SMALL_ROW_GROUPS = {"parquet.block.size": str(512 << 10), "parquet.page.size": str(64 << 10)}
 
 
 def cage_stages() -> tuple[Stage, ...]:

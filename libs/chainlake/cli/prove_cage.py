@@ -2,15 +2,14 @@
 
 import argparse
 import os
-import sys
 from typing import TYPE_CHECKING, Any
 
 from chainlake.cli.data import parse_height
-from chainlake.cli.show import emit_json
+from chainlake.cli.proof_forms import add_form, show_proof
 from chainlake.encoding import from_hex
 
 if TYPE_CHECKING:
-    from chainlake.cage.reader import CageReader, Proven
+    from chainlake.cage.reader import CageReader
 
 
 def add_cage(domains: Any, name: str, common: argparse.ArgumentParser) -> None:
@@ -23,7 +22,7 @@ def add_cage(domains: Any, name: str, common: argparse.ArgumentParser) -> None:
     cage.add_argument("chain")
     cage.add_argument("token", help="asset name of the token, hex")
     cage.add_argument("key", help="key in its trie, hex")
-    _add_form(cage)
+    add_form(cage, "the proof in CBOR")
     cage.set_defaults(run=_prove_cage)
 
 
@@ -36,25 +35,20 @@ def add_utxo(domains: Any, name: str, common: argparse.ArgumentParser) -> None:
     )
     utxo.add_argument("chain")
     utxo.add_argument("txin", help="the output: txid#index")
-    _add_form(utxo)
+    add_form(utxo, "the proof in CBOR")
     utxo.set_defaults(run=_prove_utxo)
-
-
-def _add_form(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--height", metavar="N", help="after this block (default: the last one)")
-    parser.add_argument("--raw", action="store_true", help="the proof in CBOR, nothing else")
 
 
 def _prove_cage(given: argparse.Namespace) -> int:
     token, key, height = from_hex(given.token, "the token"), from_hex(given.key, "the key"), parse_height(given.height)
-    return _show(given, _reader(given).prove_fact(token, key, height))
+    return show_proof(given, _reader(given).prove_fact(token, key, height))
 
 
 def _prove_utxo(given: argparse.Namespace) -> int:
     from chainlake.cage.settings import parse_txin
 
     place, height = parse_txin(given.txin), parse_height(given.height)
-    return _show(given, _reader(given).prove_utxo(place, height))
+    return show_proof(given, _reader(given).prove_utxo(place, height))
 
 
 def _reader(given: argparse.Namespace) -> "CageReader":
@@ -62,12 +56,3 @@ def _reader(given: argparse.Namespace) -> "CageReader":
     from chainlake.lake.home import find_home
 
     return CageReader(find_home(given.home).path, given.chain, prefix=os.environ.get("LAKE_PREFIX", ""))
-
-
-def _show(given: argparse.Namespace, proven: "Proven") -> int:
-    if given.raw:
-        sys.stdout.buffer.write(proven.proof.to_bytes())
-        sys.stdout.buffer.flush()
-    else:
-        emit_json(proven.to_json(given.chain))
-    return 0

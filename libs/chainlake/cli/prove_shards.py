@@ -2,11 +2,10 @@
 
 import argparse
 import os
-import sys
 from typing import Any
 
 from chainlake.cli.data import parse_height
-from chainlake.cli.show import emit_json
+from chainlake.cli.proof_forms import add_form, show_proof
 
 
 def add_shards(domains: Any, name: str, common: argparse.ArgumentParser) -> None:
@@ -18,8 +17,7 @@ def add_shards(domains: Any, name: str, common: argparse.ArgumentParser) -> None
     )
     shards.add_argument("chain")
     shards.add_argument("stream", help="id of the stream, 64 hex digits")
-    shards.add_argument("--height", metavar="N", help="after this block (default: the last one)")
-    shards.add_argument("--raw", action="store_true", help="the ICS-23 CommitmentProof in protobuf, nothing else")
+    add_form(shards, "the ICS-23 CommitmentProof in protobuf")
     shards.set_defaults(run=_prove_shards)
 
 
@@ -30,10 +28,4 @@ def _prove_shards(given: argparse.Namespace) -> int:
 
     stream_id, height = read_stream_id(given.stream), parse_height(given.height)
     reader = ShardReader(find_home(given.home).path, given.chain, prefix=os.environ.get("LAKE_PREFIX", ""))
-    proven = reader.prove(stream_id, height)
-    if given.raw:
-        sys.stdout.buffer.write(proven.proof.to_bytes())
-        sys.stdout.buffer.flush()
-    else:
-        emit_json(proven.to_json(given.chain))
-    return 0
+    return show_proof(given, reader.prove(stream_id, height))

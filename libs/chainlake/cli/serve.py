@@ -118,6 +118,7 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     from chainlake.serve.gateway import Gateway
     from chainlake.serve.log_engine import IndexEngine
     from chainlake.serve.no_logs import NoLogs
+    from chainlake.serve.notifications import Notifications
     from chainlake.serve.replica import ReplicaRoutes
     from chainlake.serve.shards import ShardRoutes
     from chainlake.sync.feed import Feed
@@ -125,13 +126,9 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
 
     prefix = os.environ.get("LAKE_PREFIX", "")
     control = LakeControl(EmbeddedLake(home, prefix))
-
-    def open_feed(name: str) -> Feed:
-        return Feed(EmbeddedLake(home, prefix), only_chain(control.chains(), name))
-
     other = without_logs(control.chains(), given.chain)
     if other is not None:
-        gateway = Gateway(other, NoLogs(), control, _settings(given, numbers, chain_id or DEFAULT_CHAIN_ID), open_feed=open_feed)
+        gateway = Gateway(other, NoLogs(), control, _settings(given, numbers, chain_id or DEFAULT_CHAIN_ID))
     else:
         chain = choose_chain(control.chains(), given.chain)
         reading = IndexSettings(
@@ -139,10 +136,15 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
         )
         index = LogIndex(home, chain["chain"], prefix=prefix, settings=reading)
         settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)
-        gateway = Gateway(chain["chain"], IndexEngine(index), control, settings, open_feed=open_feed)
+        gateway = Gateway(chain["chain"], IndexEngine(index), control, settings)
     ShardRoutes(gateway, home, prefix, control, other if given.chain else None)
     CageRoutes(gateway, home, prefix, control)
     ReplicaRoutes(ReplicaReader(home, prefix)).add_to(gateway.router)
+
+    def open_feed(name: str) -> Feed:
+        return Feed(EmbeddedLake(home, prefix), only_chain(control.chains(), name))
+
+    Notifications(open_feed, gateway.pool, gateway.settings.request_seconds).add_to(gateway.router)
     return gateway
 
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
     from chainlake.lake.runner import LaneRun
 
+SMALL_ROW_GROUPS = {"parquet.block.size": str(512 << 10), "parquet.page.size": str(64 << 10)}
+"""Write settings of tables that readers search by key without Spark: they then read little beside what they look for."""
+
 
 @dataclass(frozen=True)
 class Output:

@@ -1,13 +1,11 @@
 """The stages of logs: raw transactions to numbered logs, logs to segments of the index, small segments to larger ones."""
 
-from chainlake.lake.stage import Batch, Output, Stage
+from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, Output, Stage
 from chainlake.logs.checks import index_problems, merge_problems, numbering_problems
 from chainlake.logs.merging import MergeRun
 from chainlake.logs.numbering import bronze
 from chainlake.logs.segments import INDEX, MERGED, index_logs
 from chainlake.logs.topic0 import topic0_stats
-
-SMALL_ROW_GROUPS = {"parquet.block.size": str(512 << 10), "parquet.page.size": str(64 << 10)}
 
 
 def log_stages() -> tuple[Stage, ...]:

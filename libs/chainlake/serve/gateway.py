@@ -1,7 +1,5 @@
 """The gateway put together: methods over one index, routes over the methods."""
 
-from collections.abc import Callable
-
 from chainlake import __version__
 from chainlake.serve.access_log import AccessLog
 from chainlake.serve.budget import Budget
@@ -11,7 +9,6 @@ from chainlake.serve.filters import FilterMethods, FilterTable
 from chainlake.serve.health import Monitor
 from chainlake.serve.metrics import Family, Values
 from chainlake.serve.no_logs import NoLogs
-from chainlake.serve.notifications import Notifications
 from chainlake.serve.pages import PageMethods
 from chainlake.serve.pool import WorkPool
 from chainlake.serve.queries import Queries
@@ -20,7 +17,6 @@ from chainlake.serve.rpc import Dispatcher
 from chainlake.serve.rpc_metrics import RpcMetrics
 from chainlake.serve.settings import Settings
 from chainlake.serve.web import WebPage, wants_html
-from chainlake.sync.feed import Feed
 
 PAGE = """Chainlake {version}: the finalized logs of {chain} (chain id {chain_id}).
 
@@ -47,7 +43,6 @@ class Gateway:
         control: ControlTables,
         settings: Settings,
         access_log: AccessLog | None = None,
-        open_feed: Callable[[str], Feed] | None = None,
     ) -> None:
         self.settings = settings
         self.access_log = access_log or AccessLog(settings.access_log)
@@ -69,9 +64,6 @@ class Gateway:
         self._http = Values("lake_http_responses_total", "counter", "HTTP responses by status.")
         self._dropped = Values("lake_http_dropped_total", "counter", "Connections closed by the server, by reason.")
         self._add_routes()
-        if open_feed is not None:
-            feeds = Notifications(open_feed, self.pool, settings.request_seconds)
-            self.router.add("GET", "/notifications", feeds.handle)
 
     def connections(self, count: int) -> None:
         """So many connections are open."""

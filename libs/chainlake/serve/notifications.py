@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from chainlake.errors import BadInput
 from chainlake.logs.rpc_values import RpcError
 from chainlake.serve.pool import WorkPool
-from chainlake.serve.router import Request, Response, json_response
+from chainlake.serve.router import Request, Response, Router, json_response
 from chainlake.sync.feed import Feed
 
 LOOK_SECONDS = 0.25
@@ -23,6 +23,9 @@ class Notifications:
         self._pool = pool
         self._seconds = seconds
         self._feeds: dict[str, Feed] = {}
+
+    def add_to(self, router: Router) -> None:
+        router.add("GET", "/notifications", self.handle)
 
     async def handle(self, request: Request) -> Response:
         """Notifications as JSON, and `next`: the offset to ask after the next time."""

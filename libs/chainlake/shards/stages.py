@@ -9,14 +9,13 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from chainlake.lake.stage import Batch, Output, Stage
+from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, Output, Stage
 from chainlake.shards import decode
 from chainlake.shards.results_file import read_results
 from chainlake.shards.silver import SILVER, silver
 from chainlake.shards.verify import placement_problems, shard_problems
 
 LANE = "shards"
-SMALL_ROW_GROUPS = {"parquet.block.size": str(512 << 10), "parquet.page.size": str(64 << 10)}
 BRONZE = ("bronze.shard_blocks", "bronze.shard_txs")
 GOLD = ("gold.streams_by_node",)
 

@@ -11,13 +11,13 @@ from typing import Any
 import orjson
 
 from chainlake.encoding import short, to_hex
-from chainlake.errors import BadInput, LakeError, Unavailable
+from chainlake.errors import BadInput, Unavailable
 from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split
 from chainlake.sources.endpoint import endpoint, shown
 from chainlake.sources.evm_line import number_of, parse_line
 from chainlake.sources.http_post import Passing
 from chainlake.sources.json_text import compact
-from chainlake.sources.node_splits import read_heights, splits
+from chainlake.sources.node_splits import read_split, splits
 from chainlake.sources.rpc_client import Call, Limits, RpcClient, RpcFailure
 
 DEFAULTS = Limits()
@@ -163,14 +163,7 @@ def plan(url: str, cursor: Cursor | None, max_blocks: int, max_bytes: int, optio
 
 def read(split: Split, options: Mapping[str, str]) -> Iterator[RawBlock | BadBlock]:
     """The blocks of a split, in order."""
-    position = split.start
-    try:
-        with Node(split.source, options, split.share) as node:
-            for block in read_heights(node, split.start, split.end):
-                yield block
-                position = block.height + 1
-    except LakeError as error:
-        yield BadBlock(shown(split.source), position, str(error), unavailable=True)
+    return read_split(split, lambda: Node(split.source, options, split.share))
 
 
 def left(url: str, cursor: Cursor | None, options: Mapping[str, str]) -> int:

@@ -48,19 +48,23 @@ NODES: dict[str, NodeSource] = {"evm": evm_rpc, "comet": comet_rpc}
 
 DOMAIN_OF = {"evm": "logs", "comet": "shards", "cardano": "cage", "raft": "replica", "river": "sync"}
 
+NODE_OPTIONS = {
+    "header_env": "node: environment variable that holds the Authorization header",
+    "chain_id": "node: the chain id that it must have; remembered from the first contact",
+    "batch": "node: calls in one request (default 20)",
+    "rate": "node: calls a second, all readers together (default: no limit)",
+    "timeout": "node: seconds to wait for an answer (default 30)",
+    "retries": "node: how often a request is tried again (default 6)",
+    "max_response": "node: bytes of an answer at most (default 134217728)",
+}
+
 OPTIONS: dict[str, dict[str, str]] = {
     "evm": {
         "finalized": "true (default): blocks are final and a replaced one is an error; false: the chain may fork",
         "window": "with finalized=false, how many blocks may be rolled back (default 64)",
         "finality": "node: read up to its finalized (default) or safe block, or latest:N for N blocks below its newest",
         "from_block": "node: first block to read (default 0), or finalized-N for N blocks below the last final one",
-        "header_env": "node: environment variable that holds the Authorization header",
-        "chain_id": "node: the chain id that it must have; remembered from the first contact",
-        "batch": "node: calls in one request (default 20)",
-        "rate": "node: calls a second, all readers together (default: no limit)",
-        "timeout": "node: seconds to wait for an answer (default 30)",
-        "retries": "node: how often a request is tried again (default 6)",
-        "max_response": "node: bytes of an answer at most (default 134217728)",
+        **NODE_OPTIONS,
     },
     "comet": {
         "registry": "file of nodes, JSON lines {address, permanent_index, from_height}",
@@ -68,13 +72,7 @@ OPTIONS: dict[str, dict[str, str]] = {
         "results": "file of /block_results to compare with",
         "mask": "shard mask over the stream's xxhash64 (default 1023)",
         "from_block": "node: first block to read (default: the first that it has)",
-        "header_env": "node: environment variable that holds the Authorization header",
-        "chain_id": "node: the chain id that it must have; remembered from the first contact",
-        "batch": "node: calls in one request (default 20)",
-        "rate": "node: calls a second, all readers together (default: no limit)",
-        "timeout": "node: seconds to wait for an answer (default 30)",
-        "retries": "node: how often a request is tried again (default 6)",
-        "max_response": "node: bytes of an answer at most (default 134217728)",
+        **NODE_OPTIONS,
     },
     "cardano": {
         "cage_policy": "policy id of the cage script, hex",

@@ -1,9 +1,12 @@
 """Heights of a node as splits that are read side by side, and read in requests of several blocks. For nodes of any kind."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
-from chainlake.sources.base import RawBlock, Split
+from chainlake.errors import LakeError
+from chainlake.sources.base import BadBlock, RawBlock, Split
+from chainlake.sources.endpoint import shown
 from chainlake.sources.files import PARALLEL
 
 
@@ -28,6 +31,18 @@ def splits(url: str, node: BlockNode, start: int, head: int, max_blocks: int, ma
     size = max(-(-count // PARALLEL), node.blocks_per_request)
     ends = [*range(start + size, start + count, size), start + count]
     return [Split(url, low, high, high - low, share=len(ends)) for low, high in zip([start, *ends[:-1]], ends, strict=True)]
+
+
+def read_split(split: Split, open_node: Callable[[], AbstractContextManager[BlockNode]]) -> Iterator[RawBlock | BadBlock]:
+    """The blocks of a split, in order. What the node fails to give is unavailable, not bad."""
+    position = split.start
+    try:
+        with open_node() as node:
+            for block in read_heights(node, split.start, split.end):
+                yield block
+                position = block.height + 1
+    except LakeError as error:
+        yield BadBlock(shown(split.source), position, str(error), unavailable=True)
 
 
 def read_heights(node: BlockNode, start: int, end: int) -> Iterator[RawBlock]:
