@@ -21,5 +21,4 @@ CREATE TABLE control.ledger (
   run_id STRING COMMENT 'Run that wrote it, see control.runs',
   why STRING COMMENT 'Reason of a rollback or compaction, and who asked for it',
   committed_at TIMESTAMP NOT NULL COMMENT 'When it was committed'
-)
-CLUSTER BY (stage, chain);
+);

@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from pyspark.errors import PySparkException
 from chainlake.errors import BadInput
 from chainlake.lake import Lake
 from chainlake.lake.clock import now
+from chainlake.lake.control import ControlTables
+from chainlake.lake.delta_rs import PACK_AFTER, Turn
 from chainlake.lake.visibility import Commit, LedgerView
 
 
@@ -73,11 +77,37 @@ def test_the_sql_of_visibility_equals_the_rules(lake: Lake) -> None:
             )
             head = head if kind == "compact" else high
             commits.append(Commit("s", f"c{chain}", f"c{chain}", seq, len(commits) + 1, kind, low, high, 1, now()))
-    writer = lake.ledger._frame(commits).write.format("delta").mode("append").option("userMetadata", '{"commit": 0}')
-    writer.saveAsTable(lake.ledger.table)
+    lake.control.append("ledger", [asdict(commit) for commit in commits], {"commit": 0})
     view = lake.spark.table(lake.namespace.control("visible")).filter("stage = 's'")
     rows = view.select("commit_id", "limit_height").collect()
     histories = LedgerView(commits).histories().values()
     expected = [(v.commit.commit_id, v.limit) for h in histories for v in h.visible()]
     expected += [(base.commit_id, base.height) for h in histories if (base := h.base())]
     assert sorted(map(tuple, rows)) == sorted(expected)
+
+
+@pytest.mark.parametrize("engine", ["delta-rs", "spark"])
+def test_control_rows_are_written_once_per_turn_by_either_engine(make_lake: Callable[..., Lake], engine: str) -> None:
+    lake = make_lake()
+    control = lake.control if engine == "delta-rs" else ControlTables(lake.spark, lake.namespace, None)
+    log = lake.catalog.control_log("health")
+
+    def write(number: int, reason: str) -> bool:
+        row = {"stage": "s", "chain": "c", "status": "ok", "reason": reason, "actor": "me", "at": now()}
+        control.append("health", [row], {"who": reason}, Turn("series", number))
+        return log.version_of("who", reason) is not None
+
+    assert write(1, "first") and not write(1, "late") and write(2, "next") and not write(1, "very late")
+    assert sorted(row["reason"] for row in lake.control.read("health")) == ["first", "next"]
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(lambda n: write(3, f"racer {n}"), range(4))) == 1
+
+
+def test_control_tables_are_packed_as_they_grow(make_lake: Callable[..., Lake]) -> None:
+    lake = make_lake()
+    row = {"stage": "s", "chain": "c", "status": "ok", "reason": "r", "actor": "me", "at": now()}
+    for _ in range(2 * PACK_AFTER):
+        lake.control.append("health", [row])
+    assert len(lake.control.read("health")) == 2 * PACK_AFTER
+    files = lake.spark.sql(f"DESCRIBE DETAIL {lake.namespace.control('health')}").select("numFiles").collect()[0][0]
+    assert files <= PACK_AFTER

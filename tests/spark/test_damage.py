@@ -101,6 +101,7 @@ def test_a_truncated_file_is_found(frail: Lake, home: Home) -> None:
 
 
 def test_a_corrupt_ledger_is_refused_with_one_line_and_named_by_verify(frail: Lake) -> None:
+    before = balances(frail, CHAIN)
     version = frail.catalog.control_log("ledger").latest()
     frail.spark.sql(f"UPDATE {frail.ledger.table} SET kind = 'nonsense' WHERE stage = 'silver.test' AND seq = 1")
     with pytest.raises(BadInput, match=r"control\.ledger is corrupt") as caught:
@@ -108,4 +109,4 @@ def test_a_corrupt_ledger_is_refused_with_one_line_and_named_by_verify(frail: La
     assert "\n" not in str(caught.value)
     assert "unknown kind 'nonsense'" in found(frail)
     frail.spark.sql(f"RESTORE TABLE {frail.ledger.table} TO VERSION AS OF {version}").collect()
-    assert balances(frail, CHAIN) == expected_balances("0:1", 16)
+    assert balances(frail, CHAIN) == before

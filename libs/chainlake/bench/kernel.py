@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -209,7 +209,7 @@ class Bench:
             )
             for n in range(1, rows + 1)
         ]
-        self.lake.ledger._frame(made).coalesce(1).write.format("delta").mode("append").saveAsTable(self.lake.ledger.table)
+        self.lake.control.append("ledger", [asdict(commit) for commit in made])
         self.run.refresh()
 
     def rollbacks(self) -> Iterator[Result]:

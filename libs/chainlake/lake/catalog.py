@@ -102,7 +102,7 @@ class Catalog:
         if ledger is None:
             from chainlake.lake.ledger import Ledger
 
-            ledger = Ledger(self._spark, self.namespace, self.control, self.control_log("ledger")).read(check=False)
+            ledger = Ledger(self.namespace, self.control, self.control_log("ledger")).read(check=False)
         tables = list(only) if only is not None else self.data_tables()
         statements = [views.reader_view(self.namespace, t, usable_bases(t, ledger)) for t in tables]
         self._parallel(statements)

@@ -1,19 +1,22 @@
 """Small append-only tables of the control schema: ledger, leases, health, runs, chains, maintenance, orphans.
 
-They are written by Spark alone. Local ones are read without it (delta-rs): a run reads them often, and milliseconds instead of
-half a second each are most of what a small run costs.
+Local ones are written and read without Spark (delta-rs): a run does so often, and milliseconds instead of half a second each are
+most of what a small run costs. Elsewhere Spark does both.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import timezone
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-from chainlake.lake.delta_rs import open_table
+from chainlake.lake import delta_rs
+from chainlake.lake.delta_rs import Turn, open_table
 from chainlake.lake.names import Namespace
 
 
@@ -26,15 +29,32 @@ class ControlTables:
         self._location = location / f"{namespace.prefix}control" if location else None
         self._schemas: dict[str, StructType] = {}
 
-    def append(self, name: str, rows: Sequence[Mapping[str, Any]], **options: object) -> None:
-        """Add rows. Columns that a row does not give are NULL. `options` go to the Delta writer."""
-        table = self._namespace.control(name)
+    def append(
+        self, name: str, rows: Sequence[Mapping[str, Any]], mark: Mapping[str, Any] | None = None, turn: Turn | None = None
+    ) -> None:
+        """Add rows, with `mark` in Delta's log. Columns that a row does not give are NULL.
+
+        With a turn, the rows are added only if no other writer took it. Whether they were, only the mark in Delta's log tells.
+        """
+        written = json.dumps(mark) if mark else None
+        if self._location is not None:
+            delta_rs.append(self._location / name, rows, written, turn)
+        else:
+            self._append_by_spark(name, rows, written, turn)
+
+    def _append_by_spark(self, name: str, rows: Sequence[Mapping[str, Any]], mark: str | None, turn: Turn | None) -> None:
         schema = self.schema(name)
         values = [tuple(row.get(field.name) for field in schema.fields) for row in rows]
         writer = self._spark.createDataFrame(values, schema).coalesce(1).write.format("delta").mode("append")
-        for key, value in options.items():
-            writer = writer.option(key, str(value))
-        writer.saveAsTable(table)
+        if mark:
+            writer = writer.option("userMetadata", mark)
+        if turn:
+            writer = writer.option("txnAppId", turn.series).option("txnVersion", turn.number)
+        try:
+            writer.saveAsTable(self._namespace.control(name))
+        except PySparkException as error:
+            if turn is None or not is_conflict(error):
+                raise
 
     def read(self, name: str) -> list[dict[str, Any]]:
         """All rows as dictionaries; times are aware and in UTC. A filter would cost more than it saves on tables this small."""
@@ -55,3 +75,8 @@ class ControlTables:
         if name not in self._schemas:
             self._schemas[name] = self._spark.table(self._namespace.control(name)).schema
         return self._schemas[name]
+
+
+def is_conflict(error: PySparkException) -> bool:
+    """Delta refused the write because another one came first."""
+    return "DELTA_CONCURRENT" in str(error) or "ConcurrentTransaction" in str(error)

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 from chainlake.errors import BadInput
 from chainlake.lake.clock import commit_time, now
+from chainlake.lake.control import is_conflict
 from chainlake.lake.failpoint import failpoint
-from chainlake.lake.ledger import is_conflict
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, Commit, History, LedgerView
 

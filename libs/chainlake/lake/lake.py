@@ -50,7 +50,7 @@ class Lake:
         self.catalog = Catalog(spark, namespace, location, directories)
         self.catalog.ensure()
         self.control = self.catalog.control
-        self.ledger = Ledger(spark, namespace, self.control, self.catalog.control_log("ledger"))
+        self.ledger = Ledger(namespace, self.control, self.catalog.control_log("ledger"))
         self.stages = Stages(tuple(stages))
         self.chains = Chains(self.control)
         self.health = Health(self.control)

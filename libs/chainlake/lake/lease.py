@@ -4,7 +4,6 @@ Taking a lease is a compare-and-swap on its epoch. Taking it over from a writer 
 which that writer would commit (see `Ledger.fence`), so that its append is refused even if it wakes up much later.
 """
 
-import json
 import secrets
 import threading
 import time
@@ -15,12 +14,13 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 
-from chainlake.errors import Fenced, LeaseHeld
+from chainlake.errors import Fenced, LeaseHeld, Unavailable
 from chainlake.lake.clock import now, process_id, process_is_dead
 from chainlake.lake.control import ControlTables
+from chainlake.lake.delta_rs import Turn
 from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.failpoint import failpoint
-from chainlake.lake.ledger import Ledger, is_conflict
+from chainlake.lake.ledger import Ledger
 
 TTL_SECONDS = 300.0
 HELD, RELEASED = "held", "released"
@@ -66,7 +66,7 @@ class Lease:
                 f" {current.expires_at:%H:%M:%S} UTC): wait, or stop that process"
             )
         self.epoch = current.epoch + 1 if current else 1
-        self._write(HELD, txnAppId=f"lease:{self.stage}@{self.lane}", txnVersion=self.epoch)
+        self._write(HELD, Turn(f"lease:{self.stage}@{self.lane}", self.epoch))
         failpoint("after_lease")
         if self._log.version_of("lease", self._owner) is None:
             raise LeaseHeld(f"{self.stage} {self.lane}: another writer took the lease at the same moment; run again")
@@ -99,20 +99,16 @@ class Lease:
                     return
                 if not self._stop.is_set():
                     self._write(HELD)
-            except PySparkException:
+            except (PySparkException, Unavailable):
                 continue
 
-    def _write(self, state: str, **options: Any) -> None:
+    def _write(self, state: str, turn: Turn | None = None) -> None:
         self._renewed = time.monotonic()
         at = now()
         expires = at + timedelta(seconds=self._ttl)
         row = {"stage": self.stage, "lane": self.lane, "epoch": self.epoch, "owner": self._owner, "state": state}
-        mark = json.dumps({"lease": self._owner, **row, "expires_at": expires.isoformat()})
-        try:
-            self._control.append("leases", [{**row, "expires_at": expires, "at": at}], userMetadata=mark, **options)
-        except PySparkException as error:
-            if not is_conflict(error):
-                raise
+        mark = {"lease": self._owner, **row, "expires_at": expires.isoformat()}
+        self._control.append("leases", [{**row, "expires_at": expires, "at": at}], mark, turn)
 
 
 def read_lease(control: ControlTables, log: DeltaLog, stage: str, lane: str) -> LeaseRow | None:

@@ -4,7 +4,6 @@ The append is a compare-and-swap: Delta's transaction version of a lane is its s
 conflict; a late one is skipped silently. So Delta's log is always read back, and only our own commit id in it means success.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import timezone
@@ -13,11 +12,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
-from chainlake.errors import Fenced
+from chainlake.errors import Fenced, Unavailable
 from chainlake.lake.clock import new_commit_id, now
 from chainlake.lake.control import ControlTables
+from chainlake.lake.delta_rs import Turn
 from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.names import Namespace
 from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView, checked
@@ -28,9 +27,8 @@ COLUMNS = [column.name for column in fields(Commit)]
 class Ledger:
     """The ledger of one lake."""
 
-    def __init__(self, spark: SparkSession, namespace: Namespace, control: ControlTables, log: DeltaLog) -> None:
-        self._spark = spark
-        self._namespace = namespace
+    def __init__(self, namespace: Namespace, control: ControlTables, log: DeltaLog) -> None:
+        self._prefix = namespace.prefix
         self._control = control
         self._log = log
         self.table = namespace.control("ledger")
@@ -46,9 +44,14 @@ class Ledger:
     def append(self, rows: Sequence[Commit]) -> None:
         """Commit the rows of one lane (same stage, lane, seq and commit id), or raise Fenced with nothing visible."""
         first = rows[0]
-        error = self._try_append(rows)
+        turn = Turn(f"{self._prefix}{first.stage}@{first.lane}", first.seq)
+        error = None
+        try:
+            self._control.append("ledger", [asdict(row) for row in rows], {"commit": first.commit_id}, turn)
+        except (PySparkException, Unavailable) as caught:
+            error = caught
         if self._log.version_of("commit", first.commit_id) is None:
-            if error is not None and not is_conflict(error):
+            if error is not None:
                 raise error
             raise Fenced(
                 f"{first.stage} {first.lane}: seq {first.seq} was taken by another writer while this one (epoch"
@@ -88,36 +91,9 @@ class Ledger:
             except Fenced:
                 continue
 
-    def _try_append(self, rows: Sequence[Commit]) -> PySparkException | None:
-        first = rows[0]
-        writer = (
-            self._frame(rows)
-            .coalesce(1)
-            .write.format("delta")
-            .mode("append")
-            .option("txnAppId", f"{self._namespace.prefix}{first.stage}@{first.lane}")
-            .option("txnVersion", first.seq)
-            .option("userMetadata", json.dumps({"commit": first.commit_id}))
-        )
-        try:
-            writer.saveAsTable(self.table)
-        except PySparkException as error:
-            return error
-        return None
-
-    def _frame(self, rows: Sequence[Commit]) -> DataFrame:
-        schema = self._control.schema("ledger")
-        values = [asdict(row) for row in rows]
-        return self._spark.createDataFrame([tuple(value[f.name] for f in schema.fields) for value in values], schema)
-
 
 def _commit(row: dict[str, Any]) -> Commit:
     for name in ("roots", "inputs", "delta_versions", "rows", "checksums"):
         row[name] = dict(row[name] or ())
     row["committed_at"] = row["committed_at"].astimezone(timezone.utc)
     return Commit(**row)
-
-
-def is_conflict(error: PySparkException) -> bool:
-    """Delta refused the write because another one came first."""
-    return "DELTA_CONCURRENT" in str(error) or "ConcurrentTransaction" in str(error)
