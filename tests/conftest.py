@@ -13,15 +13,17 @@ from chainlake.lake.home import Home, find_home
 
 _numbers = itertools.count(1)
 _DOMAINS = {f"test_{name}" for name in ("cage", "logs", "logs_node", "product", "raw_node", "replica", "shards", "sync")}
+_DOMAINS |= {"test_cage_outside_data"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With two processes (`-n 2 --dist loadgroup`), one takes the Spark tests of the domains, the other those of the kernel, the
     command line and the notebooks, each with a server of its own, and tests without Spark fill what is left; in one process they
     come first."""
     spark_first = hasattr(config, "workerinput")
     for item in items:
-        if item.path.parent.name in ("spark", "notebooks"):
+        if item.path.parent.name in ("spark", "notebooks") or item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.spark)
             item.add_marker(pytest.mark.xdist_group("domains" if item.path.stem in _DOMAINS else "kernel"))
     items.sort(key=lambda item: ((item.get_closest_marker("spark") is None) is spark_first, item.path.stem == "test_server"))

@@ -208,6 +208,7 @@ def test_duckdb_takes_files_that_exist_and_refuses_none(tmp_path: Path, loaded: 
 ORPHAN = """
 import json, os, signal
 from chainlake.bench.postgres import Postgres
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
 peer = Postgres()
 print(json.dumps(peer._connection.execute("SHOW data_directory").fetchone()), flush=True)
 os.kill(os.getpid(), signal.{signal})

@@ -102,7 +102,7 @@ def test_only_spark_connect_is_used(name: str) -> None:
 
 def test_the_class_of_delta_rs_is_met_in_one_module_only() -> None:
     assert {text.partition(": ")[2] for text in classic_api(sources()[DELTA_RS])} == {"DeltaTable"}
-    assert "from deltalake import DeltaTable" in sources()[DELTA_RS] and "pyspark" not in sources()[DELTA_RS]
+    assert "from deltalake import CommitProperties, DeltaTable," in sources()[DELTA_RS] and "pyspark" not in sources()[DELTA_RS]
 
 
 @pytest.mark.parametrize("name", sorted(set(sources()) - BUILDERS))

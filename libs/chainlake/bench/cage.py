@@ -5,20 +5,17 @@
 
 import os
 import random
-import secrets
-import shutil
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from chainlake.bench.cage_trees import trees
 from chainlake.bench.report import Result, timed
+from chainlake.bench.scratch import scratch, stage_seconds
 from chainlake.cage.decode import decode_block
 from chainlake.cage.reader import CageReader
 from chainlake.cage.settings import read_genesis
 from chainlake.demo import cage, write_pieces
-from chainlake.errors import LakeError
 from chainlake.lake import Lake, open_lake
 from chainlake.sources.cardano import items
 
@@ -30,9 +27,7 @@ ROLLBACK_TARGET, DECODE_TARGET = 3.0, 3_000.0
 def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
     """All measurements, in a lake of its own that is removed afterwards. `size` is how many blocks are there to go back over."""
     yield from trees(quick)
-    prefix = f"bench_{secrets.token_hex(3)}_"
-    directory = Path(tempfile.mkdtemp())
-    try:
+    with scratch(home) as (prefix, directory):
         bench = Bench(open_lake(home, schema_prefix=prefix), Path(home), prefix, directory)
         real = os.environ.get("LAKE_BENCH_CARDANO")
         if real:
@@ -40,10 +35,6 @@ def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
         for operations, blocks in ((10, 60), (100, 20), (1_000, 4)) if quick else ((10, 1_000), (100, 200), (1_000, 40)):
             yield from bench.operations(operations, blocks)
         yield from bench.going_back(size or (300 if quick else max(DEPTHS) + 40))
-    finally:
-        shutil.rmtree(directory)
-        for path in Path(home, "warehouse").glob(f"{prefix}*"):
-            shutil.rmtree(path)
 
 
 class Bench:
@@ -76,8 +67,8 @@ class Bench:
             began = time.monotonic()
             self.lake.rollback("silver.cage", "bench-back", head - depth, why="a benchmark")
             yield Result(f"rollback of {depth:,} blocks", time.monotonic() - began, "s", "target", ROLLBACK_TARGET)
-            self._run("silver.cage", "bench-back")
-            self._run("gold.cage", "bench-back")
+            stage_seconds(self.lake, "silver.cage", "bench-back")
+            stage_seconds(self.lake, "gold.cage", "bench-back")
 
     def _stages(
         self, label: str, chain: str, source: str, options: dict[str, str], blocks: int, operations: int | None
@@ -85,7 +76,7 @@ class Bench:
         self.lake.add_chain(chain, "cardano", source, options)
         total = 0.0
         for stage in STAGES:
-            seconds = self._run(stage, chain)
+            seconds = stage_seconds(self.lake, stage, chain)
             total += seconds
             yield Result(f"{label}, {stage}", blocks / seconds, "blocks/s", higher_is_better=True)
         yield Result(f"{label}, all stages", blocks / total, "blocks/s", higher_is_better=True)
@@ -111,10 +102,3 @@ class Bench:
         path = write_pieces(self.directory / name / "blocks.chunk", made)
         _, genesis = cage.write(self.directory / f"{name}-genesis", 1)
         return str(path), cage.options(genesis)
-
-    def _run(self, stage: str, chain: str) -> float:
-        began = time.monotonic()
-        done = self.lake.run_stage(stage, chains=chain)
-        if done["status"][0] != "ok":
-            raise LakeError(f"{stage}: {done['error'][0]}")
-        return time.monotonic() - began

@@ -6,8 +6,6 @@ one, and can go back to any block.
 
 import itertools
 import secrets
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
@@ -16,6 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 
 from chainlake.bench.report import Result, side_by_side, timed
+from chainlake.bench.scratch import scratch
 from chainlake.lake import Lake, Output, Stage, open_lake
 from chainlake.lake.chains import Chain
 from chainlake.lake.clock import new_commit_id
@@ -58,18 +57,12 @@ def run(home: str, quick: bool, rows: int | None = None) -> Iterator[Result]:
     """All measurements of the kernel, in a lake of its own that is removed afterwards. `rows` is how long the ledger grows."""
     size = QUICK if quick else FULL
     size = replace(size, ledger_rows=rows or size.ledger_rows)
-    prefix = f"bench_{secrets.token_hex(3)}_"
-    directory = Path(tempfile.mkdtemp())
-    try:
+    with scratch(home) as (prefix, directory):
         bench = Bench(home, prefix, directory, size)
         yield from bench.commits()
         yield from bench.reads()
         yield from bench.growth()
         yield from bench.rollbacks()
-    finally:
-        shutil.rmtree(directory)
-        for path in Path(home, "warehouse").glob(f"{prefix}*"):
-            shutil.rmtree(path)
 
 
 class Bench:

@@ -5,13 +5,10 @@ Everything is measured in one run on the same logs. Answers are compared before 
 
 import json
 import os
-import secrets
-import shutil
 import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +22,7 @@ import pyarrow.parquet as pq
 from chainlake.bench.log_queries import COLUMNS, QueryClass, workload
 from chainlake.bench.peers import DuckDb, Peer
 from chainlake.bench.report import Result
+from chainlake.bench.scratch import scratch, stage_seconds
 from chainlake.cli.show import emit
 from chainlake.demo import evm_scale
 from chainlake.errors import LakeError
@@ -52,17 +50,11 @@ index.query(LogFilter(topics=((), (bytes.fromhex(sys.argv[4]),)), from_block=0, 
 def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
     """All measurements, in a lake of its own that is removed afterwards."""
     logs = size or (QUICK_LOGS if quick else LOGS)
-    prefix = f"bench_{secrets.token_hex(3)}_"
-    directory = Path(tempfile.mkdtemp())
-    try:
+    with scratch(home) as (prefix, directory):
         lake = open_lake(home, schema_prefix=prefix)
         yield from _other_shapes(lake, directory, logs // 10)
         written = evm_scale.write(directory / CHAIN, evm_scale.Scale(logs=logs))
         yield from Bench(lake, Path(home), prefix, directory, written).all()
-    finally:
-        shutil.rmtree(directory)
-        for path in Path(home, "warehouse").glob(f"{prefix}*"):
-            shutil.rmtree(path)
 
 
 def _other_shapes(lake: Lake, directory: Path, logs: int) -> Iterator[Result]:
@@ -78,14 +70,7 @@ def _other_shapes(lake: Lake, directory: Path, logs: int) -> Iterator[Result]:
 def _ingest(lake: Lake, chain: str, source: Path) -> dict[str, float]:
     """Seconds of each stage."""
     lake.add_chain(chain, "evm", str(source))
-    seconds = {}
-    for stage in STAGES:
-        began = time.monotonic()
-        done = lake.run_stage(stage, chains=chain)
-        seconds[stage] = time.monotonic() - began
-        if done["status"][0] != "ok":
-            raise LakeError(f"{stage}: {done['error'][0]}")
-    return seconds
+    return {stage: stage_seconds(lake, stage, chain) for stage in STAGES}
 
 
 class Bench:

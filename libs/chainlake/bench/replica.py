@@ -2,18 +2,15 @@
 and what a delivery costs while much waits."""
 
 import json
-import secrets
-import shutil
-import tempfile
-import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from chainlake.bench.replica_peers import Write, postgres_rate, sqlite_rate
 from chainlake.bench.report import Result
+from chainlake.bench.scratch import scratch, stage_seconds
 from chainlake.cli.show import emit
-from chainlake.errors import LakeError, Unavailable
+from chainlake.errors import Unavailable
 from chainlake.lake import Lake, open_lake
 from chainlake.replica.groups import META, SHARED, USER_GROUPS, group_of
 
@@ -29,19 +26,13 @@ Json = dict[str, Any]
 def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
     """All measurements, in a lake of its own that is removed afterwards."""
     entries = size or (QUICK_ENTRIES if quick else ENTRIES)
-    prefix = f"bench_{secrets.token_hex(3)}_"
-    directory = Path(tempfile.mkdtemp(dir=home))
-    try:
+    with scratch(home) as (prefix, directory):
         lake = open_lake(home, schema_prefix=prefix)
         bench = Bench(lake, directory)
         bench.follow("warm", 5_000, 0.5)
         best = bench.peers(min(entries, PEER_ENTRIES))
         yield from bench.throughput(entries, best)
         yield from bench.while_much_waits(entries)
-    finally:
-        shutil.rmtree(directory)
-        for path in Path(home, "warehouse").glob(f"{prefix}*"):
-            shutil.rmtree(path)
 
 
 class Bench:
@@ -80,8 +71,8 @@ class Bench:
     def follow(self, chain: str, count: int, share: float) -> tuple[float, float]:
         """Seconds of bronze and silver together, and of those the seconds of the last delivery, which drains."""
         last = self.ingest(chain, deliveries(self.opening, count, share))
-        seconds = self.timed("bronze.replica", chain) + self.timed("silver.replica", chain, last - 1)
-        drain = self.timed("silver.replica", chain)
+        seconds = stage_seconds(self.lake, "bronze.replica", chain) + stage_seconds(self.lake, "silver.replica", chain, last - 1)
+        drain = stage_seconds(self.lake, "silver.replica", chain)
         return seconds + drain, drain
 
     def while_much_waits(self, most: int) -> Iterator[Result]:
@@ -91,9 +82,9 @@ class Bench:
         for count in waits:
             chain = f"waits-{count}"
             last = self.ingest(chain, growing(self.opening, count))
-            self.timed("bronze.replica", chain)
-            self.timed("silver.replica", chain, last - 1)
-            seconds.append(self.timed("silver.replica", chain))
+            stage_seconds(self.lake, "bronze.replica", chain)
+            stage_seconds(self.lake, "silver.replica", chain, last - 1)
+            seconds.append(stage_seconds(self.lake, "silver.replica", chain))
         for count, taken in zip(waits, seconds, strict=True):
             told = f"the same with {waits[0]:,}"
             yield Result(f"delivery that drains 1,000 entries while {count:,} wait", taken, "s", told, seconds[0])
@@ -107,13 +98,6 @@ class Bench:
                 file.write(json.dumps({"delivery": count, **line}, separators=(",", ":")) + "\n")
         self.lake.ingest(chain, "raft", str(path))
         return count
-
-    def timed(self, stage: str, chain: str, to_height: int | None = None) -> float:
-        began = time.monotonic()
-        done = self.lake.run_stage(stage, chains=chain, to_height=to_height)
-        if done["status"][0] != "ok":
-            raise LakeError(f"{stage}: {done['error'][0]}")
-        return time.monotonic() - began
 
 
 def users() -> list[str]:

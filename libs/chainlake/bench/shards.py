@@ -7,15 +7,13 @@ events and a checked root for every block; PostgreSQL keeps the last state only.
 import hashlib
 import json
 import random
-import secrets
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from chainlake.bench.report import Result
+from chainlake.bench.scratch import scratch, stage_seconds
 from chainlake.bench.shards_peers import PostgresShard, go_updates_per_second
 from chainlake.bench.shards_roots import UPDATES, key_of, updates_per_second
 from chainlake.cli.show import emit
@@ -47,9 +45,7 @@ Block = list[MiniblockUpdate]
 def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
     """All measurements, in a lake of its own that is removed afterwards."""
     streams, blocks = size or (QUICK_STREAMS if quick else STREAMS), QUICK_BLOCKS if quick else BLOCKS
-    prefix = f"bench_{secrets.token_hex(3)}_"
-    directory = Path(tempfile.mkdtemp())
-    try:
+    with scratch(home) as (prefix, directory):
         yield from _roots(streams, blocks)
         states = [_state(number) for number in range(streams)]
         updates = made_blocks(states, blocks + EACH_BLOCKS)
@@ -57,10 +53,6 @@ def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
         lake = open_lake(home, schema_prefix=prefix)
         yield from _pipeline(lake, directory, states, updates[:blocks], peer)
         yield from _proofs(Path(home), prefix, states)
-    finally:
-        shutil.rmtree(directory)
-        for path in Path(home, "warehouse").glob(f"{prefix}*"):
-            shutil.rmtree(path)
 
 
 def registry() -> NodeRegistry:
@@ -142,13 +134,7 @@ def _pipeline(
     began = time.monotonic()
     import_snapshot(lake, CHAIN, str(source), {"registry": str(nodes)}, header, Shard(registry(), "tree", 1, states))
     yield Result(f"import of a snapshot of {len(states):,} streams", time.monotonic() - began, "s")
-    seconds = {}
-    for stage in STAGES:
-        began = time.monotonic()
-        done = lake.run_stage(stage, chains=CHAIN)
-        seconds[stage] = time.monotonic() - began
-        if done["status"][0] != "ok":
-            raise LakeError(f"{stage}: {done['error'][0]}")
+    seconds = {stage: stage_seconds(lake, stage, CHAIN) for stage in STAGES}
     count = len(updates) * UPDATES
     rate = count / sum(seconds.values())
     for name, peer in peers.items() or [("", None)]:

@@ -6,8 +6,6 @@ transaction each, as such services do; it keeps no history and can go back to no
 
 import resource
 import secrets
-import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -20,6 +18,7 @@ from pyspark.sql import functions as F
 
 from chainlake.bench.pg_sync import SyncService, postgres
 from chainlake.bench.report import Result
+from chainlake.bench.scratch import scratch, stage_seconds
 from chainlake.demo.river_node import StreamNode
 from chainlake.demo.river_server import RiverServer
 from chainlake.errors import LakeError
@@ -54,18 +53,12 @@ QUICK = Size(persisted=50_000, streams=100, passes=2, gap_streams=20, gap_minibl
 def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
     """All measurements, in a lake of its own that is removed afterwards. `size` is how many streams are persisted."""
     chosen = QUICK if quick else FULL
-    prefix = f"bench_{secrets.token_hex(3)}_"
-    directory = Path(tempfile.mkdtemp())
-    try:
+    with scratch(home) as (prefix, directory):
         lake = open_lake(home, schema_prefix=prefix)
         with postgres() as peer:
             yield from planning(lake, peer, size or chosen.persisted)
             yield from steady(lake, peer, chosen, directory)
             yield from recovery(lake, peer, chosen, directory)
-    finally:
-        shutil.rmtree(directory)
-        for path in Path(home, "warehouse").glob(f"{prefix}*"):
-            shutil.rmtree(path)
 
 
 def planning(lake: Lake, peer: SyncService | None, streams: int) -> Iterator[Result]:
@@ -233,12 +226,7 @@ def _served(streams: int, directory: Path) -> Iterator[tuple[StreamNode, RiverSe
 
 
 def _run(lake: Lake, chain: str) -> float:
-    began = time.monotonic()
-    for stage in STAGES:
-        done = lake.run_stage(stage, chains=chain)
-        if done["status"][0] != "ok" or done["error"][0]:
-            raise LakeError(f"{stage}: {done['error'][0]}")
-    return time.monotonic() - began
+    return sum(stage_seconds(lake, stage, chain) for stage in STAGES)
 
 
 def _same(lake: Lake, chain: str, peer: SyncService | None) -> None:

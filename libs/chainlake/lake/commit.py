@@ -59,10 +59,10 @@ def append_all(
 def append(catalog: "Catalog", table: Table, stored: str, frame: DataFrame, commit_id: int, heights: tuple[int, int]) -> Appended:
     """One append to one physical table. A lost answer is looked up in Delta's log, so a retry never doubles rows."""
     log = catalog.log(stored)
-    prepared = _prepared(table, frame, commit_id)
+    ready = prepared(table, frame, commit_id)
     for attempt in range(ATTEMPTS):
         seen = Observation()
-        observed = prepared.observe(
+        observed = ready.observe(
             seen,
             F.count(F.lit(1)).alias("rows"),
             F.min("_height").alias("low"),
@@ -91,7 +91,8 @@ def append(catalog: "Catalog", table: Table, stored: str, frame: DataFrame, comm
     raise AssertionError("unreachable")
 
 
-def _prepared(table: Table, frame: DataFrame, commit_id: int) -> DataFrame:
+def prepared(table: Table, frame: DataFrame, commit_id: int) -> DataFrame:
+    """The frame with exactly the columns that the table stores, the commit among them."""
     given = set(frame.columns)
     columns = []
     for column in table.stored:

@@ -5,7 +5,8 @@ full; each Delta version explained by a commit or by maintenance; one row per ke
 promises of itself (links of raw blocks, roots).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,15 +16,16 @@ from pyspark.sql import functions as F
 from chainlake.errors import LakeError, first_line
 from chainlake.lake.commit import checksum
 from chainlake.lake.ddl import Table
-from chainlake.lake.deltalog import DeltaLog, Version
+from chainlake.lake.deltalog import Version
 from chainlake.lake.gc import allowed_counts
 from chainlake.lake.restore import unfinished
 from chainlake.lake.stage import Stage
-from chainlake.lake.visibility import LedgerView, problems
+from chainlake.lake.visibility import Commit, LedgerView, problems
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
 
+AT_ONCE = 4
 HARMLESS = {
     "CREATE TABLE",
     "SET TBLPROPERTIES",
@@ -34,6 +36,8 @@ HARMLESS = {
     "VACUUM START",
     "VACUUM END",
 }
+
+Allowed = Mapping[tuple[str, int], set[int]]
 
 
 @dataclass(frozen=True)
@@ -49,16 +53,19 @@ def verify(lake: "Lake", stage: str | None = None) -> list[Finding]:
     stages = [lake.stages.get(stage)] if stage else lake.stages.all()
     view = lake.ledger.read(check=False)
     found = [Finding(s.name, text) for s in stages for text in _ledger_problems(view, s)]
-    found += [Finding("control", text) for text in _unexplained("ledger", lake.catalog.control_log("ledger"))]
+    found += [Finding("control", text) for text in _unexplained("ledger", lake.catalog.control_log("ledger").all())]
     if (open_restore := unfinished(lake)) is not None:
         found.append(Finding(open_restore["stage"], f"a restore to seq {open_restore['seq']} was interrupted: run it again"))
-    for table in _tables(lake, stages):
-        owner = next(s.name for s in stages if s.name in table.stages)
-        for stored in lake.catalog.physical_tables(table):
-            found += [Finding(owner, text) for text in _contents(lake, view, table, stored)]
-            found += [Finding(owner, text) for text in _unexplained(stored, lake.catalog.log(stored))]
-    for one in stages:
-        found += [Finding(one.name, text) for text in _promises(lake, view, one)]
+    allowed = allowed_counts(lake)
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        tables = [(table, stored) for table in _tables(lake, stages) for stored in lake.catalog.physical_tables(table)]
+        checked = pool.map(lambda pair: _table(lake, view, allowed, *pair), tables)
+        for (table, _), texts in zip(tables, checked, strict=True):
+            owner = next(s.name for s in stages if s.name in table.stages)
+            found += [Finding(owner, text) for text in texts]
+        promises = [(one, chain) for one in stages if one.verify for chain in view.chains([one.name])]
+        for (one, _), texts in zip(promises, pool.map(lambda pair: _promises(lake, *pair), promises), strict=True):
+            found += [Finding(one.name, text) for text in texts]
     return found
 
 
@@ -71,7 +78,16 @@ def _ledger_problems(view: LedgerView, stage: Stage) -> list[str]:
     return [text for (name, _), history in view.histories().items() if name == stage.name for text in problems(history)]
 
 
-def _contents(lake: "Lake", view: LedgerView, table: Table, stored: str) -> list[str]:
+def _table(lake: "Lake", view: LedgerView, allowed: Allowed, table: Table, stored: str) -> list[str]:
+    """What does not hold in one physical table. One that never had a row is not read."""
+    versions = lake.catalog.log(stored).all()
+    commits = {c.commit_id: c for c in view.commits() if stored in c.rows}
+    is_empty = not commits and versions[-1].version == 0 and all(v.operation in HARMLESS for v in versions)
+    contents = [] if is_empty else _contents(lake, commits.values(), allowed, table, stored)
+    return contents + _unexplained(stored, versions)
+
+
+def _contents(lake: "Lake", commits: Iterable[Commit], allowed: Allowed, table: Table, stored: str) -> list[str]:
     """Rows and checksums per commit, against the ledger."""
     frame = lake.spark.table(lake.catalog.full_name(stored))
     keys = ["_commit", "_chain", "_height", *table.state_key] if table.kind == "state" else []
@@ -81,9 +97,8 @@ def _contents(lake: "Lake", view: LedgerView, table: Table, stored: str) -> list
     except PySparkException as error:
         return [f"{stored} cannot be read: {first_line(error)}; lake restore, or roll back and run again"]
     actual = {row[0]: (row[1], row[2]) for row in counted}
-    allowed = allowed_counts(lake)
     found = [f"{stored} has {row['count']} rows for one key at height {row['_height']}" for row in doubled]
-    for commit in {c.commit_id: c for c in view.commits() if stored in c.rows}.values():
+    for commit in commits:
         rows, digest = actual.get(commit.commit_id, (0, 0))
         where = f"{stored}: commit {commit.commit_id} ({commit.stage} {commit.chain} seq {commit.seq})"
         if rows != commit.rows[stored] and rows not in allowed.get((stored, commit.commit_id), ()):
@@ -93,9 +108,8 @@ def _contents(lake: "Lake", view: LedgerView, table: Table, stored: str) -> list
     return found
 
 
-def _unexplained(stored: str, log: DeltaLog) -> list[str]:
+def _unexplained(stored: str, versions: Sequence[Version]) -> list[str]:
     """Delta versions that neither a commit, an abandoned attempt, nor maintenance made, since the last restore."""
-    versions = log.all()
     restored = max((v.version for v in versions if v.mark.get("step") == "restored"), default=-1)
     return [
         f"{stored}: Delta version {v.version} ({v.operation}) was made around the ledger; see docs/operations.md"
@@ -110,13 +124,9 @@ def _explained(version: Version) -> bool:
     return "commit" in version.mark and version.operation == "WRITE"
 
 
-def _promises(lake: "Lake", view: LedgerView, stage: Stage) -> list[str]:
-    if stage.verify is None:
-        return []
-    found: list[str] = []
-    for chain in view.chains([stage.name]):
-        try:
-            found += stage.verify(lake, chain)
-        except (PySparkException, LakeError) as error:
-            found.append(f"{stage.name} {chain} cannot be checked: {first_line(error)}")
-    return found
+def _promises(lake: "Lake", stage: Stage, chain: str) -> list[str]:
+    assert stage.verify is not None
+    try:
+        return list(stage.verify(lake, chain))
+    except (PySparkException, LakeError) as error:
+        return [f"{stage.name} {chain} cannot be checked: {first_line(error)}"]
