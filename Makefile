@@ -11,7 +11,7 @@ run: setup  ## make the demo chains, run every job, print what was built
 	@.venv/bin/lake up
 
 test: lint  ## everything that has to hold: style, types, tests
-	@.venv/bin/python -m pytest tests -n 2 --dist loadgroup
+	@.venv/bin/python -m pytest tests -n 2 --dist loadscope
 
 lint: setup ## style and types
 	@.venv/bin/ruff check .

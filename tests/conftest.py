@@ -5,27 +5,45 @@ import os
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from chainlake.lake import Lake, open_lake, server
 from chainlake.lake.home import Home, find_home
 
 _numbers = itertools.count(1)
-_DOMAINS = {f"test_{name}" for name in ("cage", "logs", "logs_node", "product", "raw_node", "replica", "shards", "sync")}
-_DOMAINS |= {"test_cage_outside_data"}
+_OF_DOMAINS = ("cage", "cage_outside_data", "logs", "logs_node", "product", "raw_node", "replica", "shards", "sync")
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def _group(path: str) -> str:
+    """Tests of one group run in one process, on one Spark server: those of the domains, or those of the kernel, the command line
+    and the notebooks. Other tests are a group per file."""
+    if Path(path).stem.removeprefix("test_") in _OF_DOMAINS:
+        return "domains"
+    return "kernel" if Path(path).parent.name in ("spark", "notebooks") else path
+
+
+class _Groups(LoadScopeScheduling):
+    """Hands out whole groups, in the order in which their first tests come."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _group(nodeid.partition("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Groups:
+    config.option.loadscopereorder = False
+    return _Groups(config, log)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With two processes (`-n 2 --dist loadgroup`), one takes the Spark tests of the domains, the other those of the kernel, the
-    command line and the notebooks, each with a server of its own, and tests without Spark fill what is left; in one process they
-    come first."""
+    """Of two processes, one begins with the Spark tests of the domains and one with the others, and tests without Spark fill what
+    is left; in one process they come first."""
     spark_first = hasattr(config, "workerinput")
     for item in items:
-        if item.path.parent.name in ("spark", "notebooks") or item.get_closest_marker("spark"):
+        if item.path.parent.name in ("spark", "notebooks"):
             item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.xdist_group("domains" if item.path.stem in _DOMAINS else "kernel"))
     items.sort(key=lambda item: ((item.get_closest_marker("spark") is None) is spark_first, item.path.stem == "test_server"))
 
 
