@@ -18,6 +18,7 @@ from chainlake.errors import BadInput
 from chainlake.lake import views
 from chainlake.lake.control import ControlTables
 from chainlake.lake.ddl import Column, Table, load
+from chainlake.lake.delta_rs import schema_of
 from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.migrations import find, migrate
 from chainlake.lake.names import SCHEMAS, Namespace, physical
@@ -152,21 +153,22 @@ class Catalog:
 
     def _check_drift(self) -> None:
         """The physical columns are the declared ones, or an error that says how to make them so."""
-        names = [(f"{self.namespace.control(t.name.split('.')[1])}", t) for t in self.tables.values() if t.is_control]
-        for table in self.data_tables():
-            names += [(self.full_name(stored), table) for stored in self.physical_tables(table)]
+        names = [("control", t.name.split(".")[1], t) for t in self.tables.values() if t.is_control]
+        names += [("store", stored, t) for t in self.data_tables() for stored in self.physical_tables(t)]
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda pair: drift(self._physical_columns(pair[0]), pair[1].stored), names))
-        for (name, table), difference in zip(names, found, strict=True):
+            found = list(pool.map(lambda one: drift(self._physical_columns(one[0], one[1]), one[2].stored), names))
+        for (schema, stored, table), difference in zip(names, found, strict=True):
             if difference:
                 raise BadInput(
-                    f"{name} differs from tables/{table.name.replace('.', '/')}.sql: {difference}; add a numbered file"
-                    f" to tables/migrations that changes the table, or undo the change to the declaration"
+                    f"{self.namespace.schema(schema)}.{stored} differs from tables/{table.name.replace('.', '/')}.sql:"
+                    f" {difference}; add a numbered file to tables/migrations that changes the table, or undo the change"
+                    f" to the declaration"
                 )
 
-    def _physical_columns(self, name: str) -> dict[str, tuple[str, bool]]:
-        schema = self._spark.table(name).schema
-        return {field.name: (field.dataType.simpleString(), field.nullable) for field in schema.fields}
+    def _physical_columns(self, schema: str, name: str) -> dict[str, tuple[str, bool]]:
+        path = self._path(schema, name)
+        found = schema_of(path) if path else self._spark.table(f"{self.namespace.schema(schema)}.`{name}`").schema
+        return {field.name: (field.dataType.simpleString(), field.nullable) for field in found.fields}
 
     def _path(self, schema: str, name: str) -> Path | None:
         return self.location / f"{self.namespace.prefix}{schema}" / name if self.location else None

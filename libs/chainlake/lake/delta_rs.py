@@ -6,6 +6,7 @@ Delta on a local disk is safe between the threads of one engine only.
 """
 
 import fcntl
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
+from pyspark.sql.types import StructType
 
 from chainlake.errors import Unavailable, first_line
 
@@ -35,6 +37,11 @@ class Turn:
 def open_table(path: Path) -> DeltaRs:
     """The table as it is now."""
     return DeltaRs(str(path))
+
+
+def schema_of(path: Path) -> StructType:
+    """The table's columns, as Spark knows them."""
+    return StructType.fromJson(json.loads(open_table(path).schema().to_json()))
 
 
 def append(path: Path, rows: Sequence[Mapping[str, Any]], mark: str | None = None, turn: Turn | None = None) -> None:
