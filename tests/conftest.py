@@ -32,6 +32,7 @@ class _Groups(LoadScopeScheduling):
         return _group(nodeid.partition("::")[0])
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Groups:
     config.option.loadscopereorder = False
     return _Groups(config, log)
