@@ -28,7 +28,7 @@ class Version:
 class DeltaLog:
     """The log of one table."""
 
-    def __init__(self, spark: SparkSession, table: str, location: Path | None) -> None:
+    def __init__(self, spark: SparkSession | None, table: str, location: Path | None) -> None:
         self._spark = spark
         self._table = table
         self._log = location / "_delta_log" if location else None
@@ -70,6 +70,7 @@ class DeltaLog:
         return _version(version, info.get("operation", "?"), info.get("userMetadata"), metrics, info.get("timestamp", 0))
 
     def _describe(self, limit: str) -> list[Version]:
+        assert self._spark is not None, "only Spark knows where the table is"
         history = self._spark.sql(f"DESCRIBE HISTORY {self._table}{limit}")
         rows = history.selectExpr(
             "version", "operation", "userMetadata", "operationMetrics", "unix_millis(timestamp) AS at"
