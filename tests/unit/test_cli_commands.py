@@ -97,6 +97,7 @@ def test_an_unknown_option_is_a_usage_error(command: Command, capsys: pytest.Cap
         (errors.Fenced("x"), 1),
         (errors.LeaseHeld("x"), 1),
         (errors.Unavailable("x"), 1),
+        (OSError("x"), 1),
         (KeyboardInterrupt(), 130),
         (BrokenPipeError(), 130),
         (None, 0),
@@ -109,7 +110,7 @@ def test_exit_codes_mean_one_thing(error: BaseException | None, code: int, capsy
             raise error
 
     assert _guarded(argparse.Namespace(run=run)) == code
-    assert capsys.readouterr().err == ("lake: x\n" if isinstance(error, errors.LakeError) else "")
+    assert capsys.readouterr().err == ("lake: x\n" if code in (1, 2) else "")
 
 
 def bash_completes(words: str) -> list[str]:

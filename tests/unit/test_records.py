@@ -1,5 +1,6 @@
 """What a lake has written down about itself, read without Spark: its status, and whether the demo is built."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,3 +83,22 @@ def test_an_audit_and_a_resume_need_no_spark(records: Records, tmp_path: Path, c
     assert AT.isoformat()[:10] in capsys.readouterr().out
     assert main(["resume", "raw.logs", "c", "--why", "x", *home]) == 2
     assert capsys.readouterr().err == "lake: raw.logs c is not degraded: nothing to resume\n"
+
+
+@pytest.mark.parametrize("damage", ["table gone", "file gone", "file cut short", "log with a gap"])
+def test_damaged_records_are_one_line_not_a_stack_trace(
+    records: Records, tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ledger = tmp_path / "warehouse" / "control" / "ledger"
+    (file,) = ledger.glob("*.parquet")
+    if damage == "table gone":
+        shutil.rmtree(tmp_path / "warehouse" / "control" / "health")
+    elif damage == "file gone":
+        file.unlink()
+    elif damage == "file cut short":
+        file.write_bytes(file.read_bytes()[:10])
+    else:
+        (ledger / "_delta_log" / f"{99:020d}.json").write_text("{}")
+    assert main(["status", "--home", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"lake: {tmp_path}") and said.count("\n") == 1 and "cannot be read" in said

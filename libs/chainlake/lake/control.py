@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from chainlake.lake import delta_rs
-from chainlake.lake.delta_rs import Turn, open_table
+from chainlake.lake.delta_rs import Turn
 from chainlake.lake.names import Namespace
 
 
@@ -69,7 +69,7 @@ class ControlTables:
         """The whole table as it is now."""
         if self._location is None:
             return self._session().table(self._namespace.control(name)).toArrow()
-        return open_table(self._location / name).to_pyarrow_table()
+        return delta_rs.read(self._location / name)
 
     def schema(self, name: str) -> StructType:
         if name not in self._schemas:

@@ -37,6 +37,14 @@ def open_table(path: Path) -> DeltaRs:
     return DeltaRs(str(path))
 
 
+def read(path: Path) -> pa.Table:
+    """All rows as they are now."""
+    try:
+        return open_table(path).to_pyarrow_table()
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise Unavailable(f"{path} cannot be read ({first_line(error)}): see Repairing in docs/operations.md") from None
+
+
 def append(path: Path, rows: Sequence[Mapping[str, Any]], mark: str | None = None, turn: Turn | None = None) -> None:
     """Add rows; columns that a row does not give are NULL. With a turn that is taken, nothing is written, as Delta does it."""
     with _alone(path):
