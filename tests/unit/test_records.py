@@ -49,8 +49,8 @@ def test_a_stage_that_works_only_when_needed_is_never_behind(
     assert capsys.readouterr().out.startswith("all 5 healthy; 1 behind their inputs\n")
 
 
-def test_a_demo_that_is_built_is_not_built_again(records: Records) -> None:
-    assert is_built(records, [DEMO])
+def test_a_demo_that_is_built_or_longer_than_asked_for_is_not_built_again(records: Records) -> None:
+    assert is_built(records, [DEMO]) and is_built(records, [replace(DEMO, blocks=3)])
 
 
 @pytest.mark.parametrize(

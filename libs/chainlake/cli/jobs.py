@@ -122,8 +122,7 @@ def is_built(records: "Records", demo: "Sequence[DemoChain]") -> bool:
     if any(one.lag or one.health != "ok" for one in status(records).stages):
         return False
     view = records.ledger.read()
-    held = {one.name: view.of(f"raw.{one.domain}", one.name).blocks() for one in demo}
-    return held == {one.name: one.blocks for one in demo}
+    return all(view.of(f"raw.{one.domain}", one.name).blocks() >= one.blocks for one in demo)
 
 
 def summary(lake: "Records", task_seconds: dict[str, float]) -> str:
