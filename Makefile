@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint format bench cometbft clean clean-all
+.PHONY: help setup run test soak lint format bench cometbft clean clean-all
 
 help:       ## list what you can make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -12,6 +12,9 @@ run: setup  ## make the demo chains, run every job, print what was built
 
 test: lint  ## everything that has to hold: style, types, tests
 	@.venv/bin/python -m pytest tests -n 2 --dist loadscope
+
+soak: setup ## kill all pipelines at random moments for five minutes, then compare roots (SECONDS=N for longer)
+	@LAKE_SOAK_SECONDS=$(or $(SECONDS),300) .venv/bin/python -m pytest tests/spark/test_soak.py -s
 
 lint: setup ## style and types
 	@.venv/bin/ruff check .

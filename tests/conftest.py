@@ -50,6 +50,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: ((item.get_closest_marker("spark") is None) is spark_first, item.path.stem == "test_server"))
 
 
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """What checked the bundle: its structure always, Databricks' own tools where they are installed."""
+    told = [pair for report in terminalreporter.getreports("passed") for pair in report.user_properties]
+    if by := sorted({str(value) for name, value in told if name == "bundle validated by"}):
+        terminalreporter.write_line(f"bundle validated by {', '.join(by)}")
+
+
 @pytest.fixture(scope="session")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     given = os.environ.get("LAKE_TEST_HOME")

@@ -54,9 +54,15 @@ def ratios(labels: Sequence[str], values: Sequence[float], title: str) -> None:
 
 
 def heat(
-    rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]], title: str, xlabel: str, unit: str
+    rows: Sequence[str],
+    columns: Sequence[str],
+    values: Sequence[Sequence[float]],
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    unit: str,
 ) -> None:
-    """A heat map, from light to dark."""
+    """A heat map: the brighter, the more. A bar beside it says how much, in which unit."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 0.6 + 0.4 * len(rows)), layout="constrained")
@@ -64,11 +70,18 @@ def heat(
     step = max(1, len(columns) // 10)
     axes.set_xticks(range(0, len(columns), step), [columns[i] for i in range(0, len(columns), step)])
     axes.set_yticks(range(len(rows)), list(rows))
-    axes.set(title=title, xlabel=xlabel)
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     figure.colorbar(image, ax=axes, label=unit)
 
 
-def spans(rows: Mapping[str, Sequence[tuple[float, float]]], marks: Iterable[float], title: str, xlabel: str, mark: str) -> None:
+def spans(
+    rows: Mapping[str, Sequence[tuple[float, float]]],
+    marks: Iterable[float],
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    mark: str,
+) -> None:
     """Stretches of time, one line of them per name, over vertical marks. A stretch without length is a dot."""
     import matplotlib.pyplot as plt
 
@@ -80,7 +93,7 @@ def spans(rows: Mapping[str, Sequence[tuple[float, float]]], marks: Iterable[flo
             height = place + 0.6 * ((number % 7) - 3) / 7
             axes.plot([start, end], [height, height], color=BLUE, linewidth=1.4, marker="o", markersize=2.5)
     axes.set_yticks(range(len(rows)), list(rows))
-    axes.set(title=title, xlabel=xlabel)
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, loc="upper left")

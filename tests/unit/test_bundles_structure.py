@@ -26,6 +26,8 @@ BY_HAND = {"everything", "backfill"}
 """Jobs that a person starts."""
 DASHBOARDS = sorted((project_root() / "dashboards").glob("*.lvdash.json"))
 NOTEBOOKS = sorted(notebooks_dir().rglob("*.ipynb"))
+VALIDATED = "bundle validated by"
+"""Property that says what validated the bundle, told at the end of a test run."""
 CRON_FIELD = re.compile(r"[\d*/,?LW#A-Z-]+")
 
 each_job = pytest.mark.parametrize("job", JOBS.values(), ids=JOBS)
@@ -36,7 +38,8 @@ def files() -> list[Path]:
     return [project_root() / "databricks.yml", *sorted(bundles_dir().glob("*.yml"))]
 
 
-def test_there_is_a_job_for_every_domain() -> None:
+def test_there_is_a_job_for_every_domain(record_property: Callable[[str, object], None]) -> None:
+    record_property(VALIDATED, "its structure")
     assert {*DOMAINS, "everything", "maintenance", "backfill"} <= set(JOBS)
     assert [job.name for job in BUNDLE.pipeline()] == list(DOMAINS), "what lake run runs without a name"
 
@@ -194,14 +197,20 @@ def test_the_real_validator_accepts_the_bundle(record_property: Callable[[str, o
     done = subprocess.run([command, "bundle", "validate", "--target", "dev"], cwd=project_root(), capture_output=True, text=True)
     if "auth" in done.stderr or "workspace" in done.stderr.lower():
         pytest.skip(f"the databricks command has no workspace: {done.stderr.strip().splitlines()[0][:200]}")
-    record_property("validated by", "the databricks command")
+    record_property(VALIDATED, "the databricks command")
     assert done.returncode == 0, done.stderr
 
 
-def test_the_bundle_package_accepts_the_jobs(record_property: Callable[[str, object], None]) -> None:
-    """The databricks-bundles package where it is installed: it knows every field of a job."""
-    jobs = pytest.importorskip("databricks.bundles.jobs", reason="databricks-bundles is not installed: structure only")
-    for name in JOBS:
-        text = (bundles_dir() / f"{name}.job.yml").read_text()
-        assert jobs.Job.from_dict(yaml.safe_load(text)["resources"]["jobs"][name])
-    record_property("validated by", "databricks-bundles")
+def test_the_bundle_package_accepts_jobs_and_dashboards(record_property: Callable[[str, object], None]) -> None:
+    """The databricks-bundles package where it is installed: it knows every field of a resource."""
+    reason = "databricks-bundles is not installed: structure only"
+    jobs = pytest.importorskip("databricks.bundles.jobs", reason=reason)
+    dashboards = pytest.importorskip("databricks.bundles.dashboards", reason=reason)
+    known = {"jobs": jobs.Job, "dashboards": dashboards.Dashboard}
+    accepted = [
+        known[kind].from_dict(one) for path in files()[1:] for kind, group in _resources(path).items() for one in group.values()
+    ]
+    assert len(accepted) == len(JOBS) + len(DASHBOARDS)
+    with pytest.raises(ValueError, match="Unexpected field 'timeout'"):
+        jobs.Job.from_dict({"name": "x", "timeout": 3})
+    record_property(VALIDATED, "the databricks-bundles package")

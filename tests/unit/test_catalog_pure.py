@@ -77,9 +77,18 @@ def test_no_view_has_a_correlated_subquery(text: str) -> None:
 def test_a_view_shows_its_declared_columns_and_hides_the_kernels(table: Table, heights: dict[str, int]) -> None:
     text = reader_view(Namespace(), table, bases(heights))
     declared = re.findall(r"`(\w+)` COMMENT", text.partition("\nAS ")[0])
-    own = [column.name for column in table.columns]
+    own = [*(column.name for column in table.columns), *table.hex_columns]
     assert declared == list(shown_columns(table)) == (["chain", *own] if table.kind == "state" else ["chain", "height", *own])
     assert not [name for name in declared if name.startswith("_")]
+
+
+def test_identifiers_are_shown_in_hex_too_and_contents_are_not() -> None:
+    table = load(tables_dir())["bronze.evm_logs"]
+    named = ("block_hash", "transaction_hash", "address", *(f"topic{number}" for number in range(4)))
+    assert table.hex_columns == {f"{name}_hex": name for name in named}, "not the data of a log"
+    text = reader_view(Namespace(), table)
+    assert "concat('0x', lower(hex(t.`address`))) AS `address_hex`" in text
+    assert "`address_hex` COMMENT 'address as 0x and hex digits'" in text
 
 
 def test_a_view_asks_only_for_commits_of_the_stages_that_write_it() -> None:

@@ -5,14 +5,14 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from chainlake import errors
 from chainlake.cli import completion_scripts
-from chainlake.cli.command_tree import Command, read_commands
+from chainlake.cli.command_tree import Command, _subparsers, read_commands
 from chainlake.cli.completion import known_names
 from chainlake.cli.main import _guarded, build_parser, main
 from chainlake.cli.operate import _show
@@ -38,6 +38,25 @@ def test_every_command_has_a_help_line_and_an_example_that_parses(command: Comma
     for arguments in examples(command):
         assert arguments[0] == command.name
         assert build_parser().parse_args(arguments).run is not None
+
+
+def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Every command that has none below it, and what its help ends with."""
+    below = _subparsers(parser)
+    if below is None:
+        yield words, parser.epilog or ""
+    for name, sub in below.choices.items() if below else ():
+        yield from leaves(sub, (*words, name))
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"), list(leaves(build_parser())), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
+def test_commands_of_commands_have_examples_too(words: tuple[str, ...], shown: str) -> None:
+    found = examples(Command(words[0], "", shown, (), ()))
+    assert found, f"lake {' '.join(words)} shows no example"
+    for arguments in found:
+        assert tuple(arguments[: len(words)]) == words and build_parser().parse_args(arguments).run is not None
 
 
 @each_command
@@ -78,6 +97,7 @@ def test_an_unknown_option_is_a_usage_error(command: Command, capsys: pytest.Cap
         (errors.Fenced("x"), 1),
         (errors.LeaseHeld("x"), 1),
         (errors.Unavailable("x"), 1),
+        (OSError("x"), 1),
         (KeyboardInterrupt(), 130),
         (BrokenPipeError(), 130),
         (None, 0),
@@ -90,7 +110,7 @@ def test_exit_codes_mean_one_thing(error: BaseException | None, code: int, capsy
             raise error
 
     assert _guarded(argparse.Namespace(run=run)) == code
-    assert capsys.readouterr().err == ("lake: x\n" if isinstance(error, errors.LakeError) else "")
+    assert capsys.readouterr().err == ("lake: x\n" if code in (1, 2) else "")
 
 
 def bash_completes(words: str) -> list[str]:

@@ -74,7 +74,7 @@ ROLLBACK = ["rollback", "raw.logs", "c"]
         (["demo", "weather"], "'weather' is not a domain: choose one of logs, shards, cage, replica, sync"),
         (["up", "--size", "huge"], "'huge' is not a demo size"),
         (["run", "weather"], "weather"),
-        (["run", "logs", "--param", "chain"], "--option 'chain': write it as key=value"),
+        (["run", "logs", "--param", "chain"], "--param 'chain': write it as key=value"),
         (["run", "logs", "--param", "whom=me"], "no parameter 'whom'"),
         (["restore", "raw.logs", "c", "--seq", "last"], "--seq 'last': the number of a commit is expected, see lake audit"),
         (["restore", "raw.logs", "c", "--seq", "-1"], "--seq '-1'"),
@@ -131,8 +131,6 @@ def test_good_input_goes_as_far_as_spark(tmp_path: Path) -> None:
         ["sql", "SELECT 1", "--height", "5", "--at", "2026-01-31T12:00:00Z"],
         ["gc"],
         ["gc", "--retention-days", "0"],
-        ["resume", "raw.logs", "c", "--why", "x"],
-        ["audit", "raw.logs", "c"],
         ["verify"],
         ["verify", "raw.logs"],
         ["compact"],
@@ -142,6 +140,14 @@ def test_good_input_goes_as_far_as_spark(tmp_path: Path) -> None:
     ):
         with pytest.raises(SparkStarted):
             main(arguments)
+
+
+def test_records_of_a_lake_are_read_without_spark(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status"]) == 0
+    assert capsys.readouterr().out.startswith("no chains yet: ") and main(["status", "--json"]) == 0
+    assert capsys.readouterr().out == '{"stages": [], "orphan_rows": 0, "orphan_bytes": 0}\n'
+    for arguments in (["resume", "raw.logs", "c", "--why", "x"], ["audit", "raw.logs", "c"]):
+        assert "there is no lake in " in refused(arguments, capsys)
 
 
 @pytest.mark.parametrize(

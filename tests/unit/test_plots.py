@@ -3,7 +3,7 @@
 import matplotlib
 import matplotlib.pyplot as plt
 
-from chainlake.plots import bar, ratios
+from chainlake.plots import PALETTE, bar, heat, lines, ratios, spans
 
 
 def test_a_bar_plot_has_title_axes_and_values() -> None:
@@ -30,4 +30,30 @@ def test_ratios_show_both_sides_of_one() -> None:
     assert sorted(text.get_text() for text in axes.texts) == ["0.5x", "12x"]
     colors = [bar.get_facecolor() for bar in axes.patches]
     assert colors[0] != colors[1]
+    plt.close("all")
+
+
+def test_lines_are_told_apart_without_colour() -> None:
+    lines({"one": ([1, 2], [3, 4]), "two": ([1, 2], [4, 3])}, title="Heads", xlabel="seq", ylabel="block")
+    axes = plt.gca()
+    first, second = axes.get_lines()
+    assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == ("Heads", "seq", "block")
+    assert first.get_linestyle() != second.get_linestyle() and first.get_color() in PALETTE
+    assert axes.get_ylim()[0] == 0, "heights can be compared"
+    plt.close("all")
+
+
+def test_a_heat_map_has_both_axes_and_a_unit() -> None:
+    heat(["a", "b"], ["1", "2"], [[1, 2], [3, 4]], title="Activity", xlabel="pass", ylabel="stream", unit="events")
+    axes, scale = plt.gcf().axes
+    assert (axes.get_xlabel(), axes.get_ylabel(), scale.get_ylabel()) == ("pass", "stream", "events")
+    assert axes.images[0].get_cmap().name == "cividis", "made for those who cannot tell red from green"
+    plt.close("all")
+
+
+def test_spans_have_both_axes_and_say_what_the_marks_are() -> None:
+    spans({"meta": [(1, 4)]}, [2], title="What waited", xlabel="delivery", ylabel="log", mark="Meta advances")
+    axes = plt.gca()
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("delivery", "log")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Meta advances"]
     plt.close("all")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chainlake.lake.progress import BAR, Progress
+from chainlake.lake.progress import BAR, Progress, side_by_side
 
 
 class Terminal(io.StringIO):
@@ -98,3 +98,21 @@ def test_closing_without_blocks_leaves_no_empty_line() -> None:
     stream = Terminal()
     Progress("raw.logs", 5, stream).close()
     assert stream.getvalue() == ""
+
+
+def test_other_work_has_a_bar_too_and_slow_things_are_told_in_seconds_each(clock: list[float]) -> None:
+    stream = Terminal()
+    for _ in Progress("verify", 2, stream, unit="tables").over(["one", "two"]):
+        clock[0] += 4
+    bars = stream.getvalue().split("\r")
+    assert bars[1].startswith(f"verify  {'█' * 12}{'░' * 12}  1/2 tables  4 s each  4 s left")
+    assert bars[2].startswith(f"verify  {'█' * BAR}  2/2 tables  4 s each  0 s left") and bars[2].endswith("\n")
+
+
+def test_work_side_by_side_keeps_its_order_and_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = Terminal()
+    monkeypatch.setattr("sys.stderr", stream)
+    assert side_by_side(lambda number: number * number, list(range(20)), "gc", "tables") == [n * n for n in range(20)]
+    assert "20/20 tables" in stream.getvalue() and stream.getvalue().endswith("\n")
+    with pytest.raises(ZeroDivisionError):
+        side_by_side(lambda number: 1 // number, [1, 0], "gc", "tables")

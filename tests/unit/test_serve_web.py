@@ -241,6 +241,20 @@ def test_a_plan_is_told_in_sentences() -> None:
     assert told[-1] == "Time: plan 0.50 ms."
 
 
+@pytest.mark.parametrize(
+    ("shown", "told"),
+    [
+        ("1, 1, false", "1 log:"),
+        ("50, 513, true", "The first 50 of 513 logs:"),
+        ("50, 50, true", "The first 50 logs:"),
+        ("50, null, true", "The first 50 logs:"),
+        ("50, 12345, true", "The first 50 of 12,345 logs:"),
+    ],
+)
+def test_a_cut_list_says_of_how_many(shown: str, told: str) -> None:
+    assert run_view(f"v.logCount({shown})") == told
+
+
 @pytest.fixture(scope="module")
 def tab(page: Address, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
     """The page in a real browser, as wide as a phone."""

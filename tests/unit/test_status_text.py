@@ -39,7 +39,7 @@ def test_the_first_line_says_what_matters(stages: list[StageStatus], first: str)
 def test_what_stopped_is_said_by_a_word_and_with_its_reason() -> None:
     text = status_text(Status([FINE, STOPPED, NEW], 1500, 10), NOW, colour=False)
     assert re.search(r"^STOP +bronze\.logs", text, re.MULTILINE) and "bronze.logs demo is degraded: block 7 is wrong" in text
-    assert re.search(r"^ok +raw\.cage .* never", text, re.MULTILINE) and "1,500 invisible rows" in text
+    assert re.search(r"^new +raw\.cage .* never", text, re.MULTILINE) and "1,500 invisible rows" in text
     assert "\x1b" not in text
 
 

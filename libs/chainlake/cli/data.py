@@ -5,10 +5,13 @@ import os
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chainlake.cli.show import emit, emit_json, seconds, table
 from chainlake.errors import BadInput, CheckFailed
+
+if TYPE_CHECKING:
+    from chainlake.lake.records import Records
 
 Commands = Any
 
@@ -119,13 +122,13 @@ def parse_number(text: str, what: str) -> int:
         raise BadInput(f"{what} {text!r}: a whole number is expected") from None
 
 
-def parse_options(pairs: list[str]) -> dict[str, str]:
-    """KEY=VALUE pairs."""
+def parse_options(pairs: list[str], flag: str = "--option") -> dict[str, str]:
+    """KEY=VALUE pairs, given with a flag."""
     options = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise BadInput(f"--option {pair!r}: write it as key=value")
+            raise BadInput(f"{flag} {pair!r}: write it as key=value")
         options[key] = value
     return options
 
@@ -136,6 +139,17 @@ def known_stage(name: str) -> str:
     from chainlake.stages import all_stages
 
     return Stages(all_stages()).get(name).name
+
+
+def existing_records(home: str | None) -> "Records":
+    """The records of a lake that has to be there."""
+    from chainlake.lake.home import home_path
+    from chainlake.lake.records import open_records
+
+    records = open_records(home)
+    if records is None:
+        raise BadInput(f"there is no lake in {home_path(home)}: give another --home, or make one with lake up or lake ingest")
+    return records
 
 
 def _add_when(parser: argparse.ArgumentParser) -> None:
@@ -219,10 +233,11 @@ def _sql(given: argparse.Namespace) -> int:
 
 def _status(given: argparse.Namespace) -> int:
     from chainlake.cli.status_text import may_colour, status_text
-    from chainlake.lake import open_lake
-    from chainlake.lake.status import status
+    from chainlake.lake.records import open_records
+    from chainlake.lake.status import Status, status
 
-    now = status(open_lake(given.home))
+    records = open_records(given.home)
+    now = status(records) if records else Status([], 0, 0)
     if given.json:
         emit_json(now.to_json())
         return 0
@@ -231,12 +246,11 @@ def _status(given: argparse.Namespace) -> int:
 
 
 def _audit(given: argparse.Namespace) -> int:
-    from chainlake.lake import open_lake
     from chainlake.lake.audit import audit
 
     height, at = parse_height(given.height), parse_time(given.at)
     stage = known_stage(given.stage)
-    found = audit(open_lake(given.home), stage, given.chain, height, at)
+    found = audit(existing_records(given.home), stage, given.chain, height, at)
     rows = [dict(zip(found.columns, line, strict=True)) for line in found.astype(object).where(found.notna(), None).values]
     if given.json:
         emit_json(rows)

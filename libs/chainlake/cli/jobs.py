@@ -2,11 +2,16 @@
 
 import argparse
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chainlake.cli.show import emit, seconds, table
 from chainlake.errors import BadInput, CheckFailed
+
+if TYPE_CHECKING:
+    from chainlake.demo.write import DemoChain
+    from chainlake.lake.records import Records
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -64,7 +69,7 @@ def _run(given: argparse.Namespace) -> int:
     from chainlake.cli.data import parse_options
     from chainlake.lake.home import find_home
 
-    results = run_jobs(find_home(given.home).path, given.job, parse_options(given.param))
+    results = run_jobs(find_home(given.home).path, given.job, parse_options(given.param, "--param"))
     failed = [result for result in results if not result.ok]
     for result in failed:
         result.require_success()
@@ -77,10 +82,15 @@ def _up(given: argparse.Namespace) -> int:
     from chainlake.demo.write import write_demo
     from chainlake.lake import open_lake
     from chainlake.lake.home import find_home
+    from chainlake.lake.records import open_records
 
     started = time.monotonic()
     home = find_home(given.home)
     chains = write_demo(home.demo, None, given.size)
+    records = open_records(home.path)
+    if records is not None and is_built(records, chains):
+        emit(f"{summary(records, {})}\n\nall of it is there already: nothing to do. What to try next:\n{NEXT}")
+        return 0
     emit(f"demo chains are in {home.demo}; starting Spark …")
     lake = open_lake(home.path)
     for chain in chains:
@@ -102,7 +112,20 @@ NEXT = """  .venv/bin/lake status                                       where ev
   notebooks/README.md                                         the notebooks"""
 
 
-def summary(lake: Any, task_seconds: dict[str, float]) -> str:
+def is_built(records: "Records", demo: "Sequence[DemoChain]") -> bool:
+    """Every block of the demo chains has gone through every stage, and the lake follows no other chain."""
+    from chainlake.lake.chains import Chain
+    from chainlake.lake.status import status
+
+    if records.chains.all() != {one.name: Chain(one.name, one.kind, str(one.path), one.options) for one in demo}:
+        return False
+    if any(one.lag or one.health != "ok" for one in status(records).stages):
+        return False
+    view = records.ledger.read()
+    return all(view.of(f"raw.{one.domain}", one.name).blocks() >= one.blocks for one in demo)
+
+
+def summary(lake: "Records", task_seconds: dict[str, float]) -> str:
     """Stages, heads, rows and seconds."""
     from chainlake.lake.status import status
 

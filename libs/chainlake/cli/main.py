@@ -57,6 +57,9 @@ def _guarded(given: argparse.Namespace) -> int:
         return error.exit_code
     except (KeyboardInterrupt, BrokenPipeError):
         return 130
+    except OSError as error:  # a full disk, a file that may not be read
+        sys.stderr.write(f"lake: {first_line(error)}\n")
+        return 1
     except Exception as error:
         if not _is_sparks(error):
             raise

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from chainlake.cli.data import known_stage, parse_number
+from chainlake.cli.data import existing_records, known_stage, parse_number
 from chainlake.cli.show import emit, emit_json, table
 from chainlake.errors import BadInput, CheckFailed
 
@@ -119,7 +119,7 @@ def _resume(given: argparse.Namespace) -> int:
     stage = known_stage(given.stage)
     if not given.why.strip():
         raise BadInput("a resume needs a reason: --why TEXT")
-    _open(given).health.resume(stage, given.chain, given.why)
+    existing_records(given.home).health.resume(stage, given.chain, given.why)
     emit(f"{given.stage} {given.chain} may go on")
     return 0
 

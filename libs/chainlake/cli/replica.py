@@ -16,11 +16,23 @@ EXAMPLE = """the rejoin story:
   lake replica start shop --replicas a,b,c
   lake replica isolate shop c --from meta
   lake replica propose shop '{"type":"CreateNamespace","namespace_id":"app"}'
-  '{"type":"CreateUser","user_id":"alice","role":"user"}' lake replica propose shop
-  '{"type":"CreateTable","table_id":"app.t","columns":["id","v"],"primary_key":"id"}' lake replica propose shop
-  '{"type":"Insert","table_id":"app.t","user_id":"alice","rows":[{"id":1,"v":"x"}]}' lake replica deliver shop && lake run
-  replica lake replica read shop-c app.t --user alice       (refused: it waits for Meta index 3) lake replica rejoin shop c &&
-  lake replica deliver shop && lake run replica lake replica read shop-c app.t --user alice       (the row)"""
+  lake replica propose shop '{"type":"CreateUser","user_id":"alice","role":"user"}'
+  lake replica propose shop '{"type":"CreateTable","table_id":"app.t","columns":["id","v"],"primary_key":"id"}'
+  lake replica propose shop '{"type":"Insert","table_id":"app.t","user_id":"alice","rows":[{"id":1,"v":"x"}]}'
+  lake replica deliver shop && lake run replica
+  lake replica read shop-c app.t --user alice       (refused: it waits for Meta index 3)
+  lake replica rejoin shop c && lake replica deliver shop && lake run replica
+  lake replica read shop-c app.t --user alice       (the row)"""
+EXAMPLES = {
+    "health": "lake replica health demo-replica-c --json",
+    "read": "lake replica read shop-c app.t --user alice --stale",
+    "start": "lake replica start shop --replicas a,b,c",
+    "propose": """lake replica propose shop '{"type":"CreateNamespace","namespace_id":"app"}'""",
+    "deliver": "lake replica deliver shop --to c --only meta",
+    "isolate": "lake replica isolate shop c --from meta",
+    "rejoin": "lake replica rejoin shop c",
+    "migrate": "lake replica migrate shop",
+}
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -66,7 +78,7 @@ def _add(
     json: bool = False,
     **replica: str | None,
 ) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, parents=[common], help=text)
+    parser: argparse.ArgumentParser = actions.add_parser(name, parents=[common], help=text, epilog=f"example: {EXAMPLES[name]}")
     if cluster:
         parser.add_argument("cluster", help="name of the cluster")
     if member:

@@ -20,6 +20,8 @@ def may_colour(stream: TextIO, environment: Mapping[str, str] | None = None) -> 
 
 def status_text(status: Status, now: datetime, colour: bool) -> str:
     """The whole text."""
+    if not status.stages:
+        return headline(status)
     lines = table(COLUMNS, [_row(stage, now) for stage in status.stages]).splitlines()
     if colour:
         coloured = [f"{_colour(s)}{line}{PLAIN}" for s, line in zip(status.stages, lines[2:], strict=True)]
@@ -49,11 +51,13 @@ def _row(stage: StageStatus, now: datetime) -> tuple[object, ...]:
 
 def _mark(stage: StageStatus) -> str:
     """Told by a word, so that nobody has to tell colours apart."""
-    return "STOP" if stage.health != "ok" else "behind" if stage.lag else "ok"
+    if stage.health != "ok":
+        return "STOP"
+    return "behind" if stage.lag else "ok" if stage.seq else "new"
 
 
 def _colour(stage: StageStatus) -> str:
-    return {"STOP": RED, "behind": YELLOW, "ok": GREEN}[_mark(stage)]
+    return {"STOP": RED, "behind": YELLOW, "ok": GREEN, "new": PLAIN}[_mark(stage)]
 
 
 def ago(time: str | None, now: datetime) -> str:

@@ -9,12 +9,12 @@ from chainlake.lake.visibility import ADVANCE, History
 if TYPE_CHECKING:
     import pandas as pd
 
-    from chainlake.lake.lake import Lake
+    from chainlake.lake.records import Records
 
 COLUMNS = ["seq", "kind", "from", "to", "visible_to", "commit_id", "epoch", "committed_at", "rows", "why"]
 
 
-def audit(lake: "Lake", stage: str, chain: str, height: int | None = None, at: datetime | None = None) -> "pd.DataFrame":
+def audit(lake: "Records", stage: str, chain: str, height: int | None = None, at: datetime | None = None) -> "pd.DataFrame":
     """The commits of a stage and chain, oldest first; with a height, those that ever said something of that block."""
     import pandas as pd
 

@@ -94,7 +94,7 @@ class Catalog:
 
     def digest(self) -> str:
         """What the declarations say, in short."""
-        text = json.dumps({name: repr(table) for name, table in sorted(self.tables.items())})
+        text = json.dumps({name: [repr(table), views.shown_columns(table)] for name, table in sorted(self.tables.items())})
         changes = [migration.digest for migration in find(self._directories)]
         return hashlib.sha256(f"{text}{changes}{self.location}".encode()).hexdigest()[:16]
 

@@ -11,10 +11,12 @@ from chainlake.lake.catalog import usable_bases
 from chainlake.lake.clock import actor, new_commit_id, now
 from chainlake.lake.commit import append
 from chainlake.lake.ddl import Table
+from chainlake.lake.deltalog import never_written
 from chainlake.lake.failpoint import failpoint
 from chainlake.lake.lease import Lease
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.names import physical
+from chainlake.lake.progress import Progress
 from chainlake.lake.reader import Snapshot
 from chainlake.lake.session import settings
 from chainlake.lake.stage import Stage
@@ -40,13 +42,13 @@ def compact(lake: "Lake", stage: str | None = None, chain: str | None = None) ->
     """Compact the state tables of one stage or all, at each chain's finalized height, then pack small files."""
     done: list[Compacted] = []
     stages = [lake.stages.get(stage)] if stage else lake.stages.all()
-    for one in stages:
-        for lane, chains in _lanes(lake, one, chain).items():
-            try:
-                with lake.lease(one.name, lane) as lease:
-                    done += _compact_lane(lake, one, chains, lease)
-            except LeaseHeld as held:
-                done += [Compacted(one.name, name, None, 0, f"skipped: {held}") for name in chains]
+    lanes = [(one, lane, chains) for one in stages for lane, chains in _lanes(lake, one, chain).items()]
+    for one, lane, chains in Progress("compact", len(lanes), unit="lanes").over(lanes):
+        try:
+            with lake.lease(one.name, lane) as lease:
+                done += _compact_lane(lake, one, chains, lease)
+        except LeaseHeld as held:
+            done += [Compacted(one.name, name, None, 0, f"skipped: {held}") for name in chains]
     _pack(lake, stages)
     return done
 
@@ -158,11 +160,12 @@ def _row(
 def _pack(lake: "Lake", stages: list[Stage]) -> None:
     """OPTIMIZE the tables of the stages. (Control tables pack themselves; the sorted runs of an index must not be mixed.)"""
     maintenance = Maintenance(lake)
-    packed: set[str] = set()
+    written: dict[str, Stage] = {}
     for stage in stages:
         tables = [table for table in lake.catalog.of_stage(stage.name) if table.kind != "index"]
-        stored = {name for table in tables for name in lake.catalog.physical_tables(table)} - packed
+        for stored in (name for table in tables for name in lake.catalog.physical_tables(table)):
+            if stored not in written and not never_written(lake.catalog.log(stored).all()):
+                written[stored] = stage
+    for stored, stage in Progress("pack", len(written), unit="tables").over(written.items()):
         with settings(lake.spark, stage.write_settings):
-            for name in sorted(stored):
-                maintenance.optimize(lake.catalog.full_name(name), name)
-        packed |= stored
+            maintenance.optimize(lake.catalog.full_name(stored), stored)

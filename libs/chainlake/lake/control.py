@@ -16,14 +16,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from chainlake.lake import delta_rs
-from chainlake.lake.delta_rs import Turn, open_table
+from chainlake.lake.delta_rs import Turn
 from chainlake.lake.names import Namespace
 
 
 class ControlTables:
-    """Append rows to them and read them back. `location` is the directory of local tables."""
+    """Append rows to them and read them back. `location` is the directory of local tables, for which no Spark is needed."""
 
-    def __init__(self, spark: SparkSession, namespace: Namespace, location: Path | None) -> None:
+    def __init__(self, spark: SparkSession | None, namespace: Namespace, location: Path | None) -> None:
         self._spark = spark
         self._namespace = namespace
         self._location = location / f"{namespace.prefix}control" if location else None
@@ -45,7 +45,7 @@ class ControlTables:
     def _append_by_spark(self, name: str, rows: Sequence[Mapping[str, Any]], mark: str | None, turn: Turn | None) -> None:
         schema = self.schema(name)
         values = [tuple(row.get(field.name) for field in schema.fields) for row in rows]
-        writer = self._spark.createDataFrame(values, schema).coalesce(1).write.format("delta").mode("append")
+        writer = self._session().createDataFrame(values, schema).coalesce(1).write.format("delta").mode("append")
         if mark:
             writer = writer.option("userMetadata", mark)
         if turn:
@@ -68,13 +68,17 @@ class ControlTables:
     def arrow(self, name: str) -> pa.Table:
         """The whole table as it is now."""
         if self._location is None:
-            return self._spark.table(self._namespace.control(name)).toArrow()
-        return open_table(self._location / name).to_pyarrow_table()
+            return self._session().table(self._namespace.control(name)).toArrow()
+        return delta_rs.read(self._location / name)
 
     def schema(self, name: str) -> StructType:
         if name not in self._schemas:
-            self._schemas[name] = self._spark.table(self._namespace.control(name)).schema
+            self._schemas[name] = self._session().table(self._namespace.control(name)).schema
         return self._schemas[name]
+
+    def _session(self) -> SparkSession:
+        assert self._spark is not None, "only Spark knows where the tables are"
+        return self._spark
 
 
 def is_conflict(error: PySparkException) -> bool:

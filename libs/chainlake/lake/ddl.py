@@ -28,6 +28,9 @@ class Column:
         return f"`{self.name}` {self.type}{null} COMMENT '{self.comment.replace(chr(39), chr(92) + chr(39))}'"
 
 
+CONTENTS = ("payload", "data", "chunk", "node", "datum", "reference_script", "txout", "refused")
+"""Columns of bytes that nobody looks up or reads in hex."""
+
 CHAIN = Column("_chain", "STRING", False, "Chain that the row belongs to")
 HEIGHT = Column("_height", "BIGINT", False, "Block that the row describes")
 COMMIT = Column("_commit", "BIGINT", False, "Attempt that wrote the row, see control.ledger")
@@ -59,6 +62,11 @@ class Table:
             return self.columns
         kernel = (CHAIN, HEIGHT, COMMIT, DELETED) if self.kind == "state" else (CHAIN, HEIGHT, COMMIT)
         return kernel + self.columns
+
+    @property
+    def hex_columns(self) -> dict[str, str]:
+        """What views also show as 0x and hex digits, by the name it has there: all bytes but opaque contents."""
+        return {f"{one.name}_hex": one.name for one in self.columns if one.type == "BINARY" and one.name not in CONTENTS}
 
     @property
     def state_key(self) -> tuple[str, ...]:

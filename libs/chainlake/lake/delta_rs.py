@@ -41,7 +41,22 @@ def open_table(path: Path) -> DeltaRs:
 
 def schema_of(path: Path) -> StructType:
     """The table's columns, as Spark knows them."""
-    return StructType.fromJson(json.loads(open_table(path).schema().to_json()))
+    try:
+        return StructType.fromJson(json.loads(open_table(path).schema().to_json()))
+    except (DeltaError, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
+def read(path: Path) -> pa.Table:
+    """All rows as they are now."""
+    try:
+        return open_table(path).to_pyarrow_table()
+    except (DeltaError, OSError, pa.ArrowException) as error:
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> Unavailable:
+    return Unavailable(f"{path} cannot be read ({first_line(error)}): see Repairing in docs/operations.md")
 
 
 def append(path: Path, rows: Sequence[Mapping[str, Any]], mark: str | None = None, turn: Turn | None = None) -> None:

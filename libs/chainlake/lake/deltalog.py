@@ -4,6 +4,7 @@ Local tables are read from their log directory, which costs microseconds; elsewh
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,17 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 LOOK_BACK = (20, 2000)
+HARMLESS = {
+    "CREATE TABLE",
+    "SET TBLPROPERTIES",
+    "ADD CONSTRAINT",
+    "CLUSTER BY",
+    "UPGRADE PROTOCOL",
+    "OPTIMIZE",
+    "VACUUM START",
+    "VACUUM END",
+}
+"""Operations that neither add nor take away rows."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +40,7 @@ class Version:
 class DeltaLog:
     """The log of one table."""
 
-    def __init__(self, spark: SparkSession, table: str, location: Path | None) -> None:
+    def __init__(self, spark: SparkSession | None, table: str, location: Path | None) -> None:
         self._spark = spark
         self._table = table
         self._log = location / "_delta_log" if location else None
@@ -70,11 +82,17 @@ class DeltaLog:
         return _version(version, info.get("operation", "?"), info.get("userMetadata"), metrics, info.get("timestamp", 0))
 
     def _describe(self, limit: str) -> list[Version]:
+        assert self._spark is not None, "only Spark knows where the table is"
         history = self._spark.sql(f"DESCRIBE HISTORY {self._table}{limit}")
         rows = history.selectExpr(
             "version", "operation", "userMetadata", "operationMetrics", "unix_millis(timestamp) AS at"
         ).collect()
         return [_version(row[0], row[1], row[2], row[3] or {}, row[4]) for row in rows]
+
+
+def never_written(versions: Sequence[Version]) -> bool:
+    """Whether a table with this whole history never had a row."""
+    return versions[-1].version == 0 and all(version.operation in HARMLESS for version in versions)
 
 
 def _version(version: int, operation: str, metadata: str | None, metrics: dict[str, str], at: int) -> Version:

@@ -18,8 +18,10 @@ from pyspark.sql import functions as F
 from chainlake.errors import BadInput
 from chainlake.lake.clock import commit_time, now
 from chainlake.lake.control import is_conflict
+from chainlake.lake.deltalog import never_written
 from chainlake.lake.failpoint import failpoint
 from chainlake.lake.maintenance import Maintenance
+from chainlake.lake.progress import Progress, side_by_side
 from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, Commit, History, LedgerView
 
 if TYPE_CHECKING:
@@ -64,12 +66,8 @@ def collect(lake: "Lake", retention: timedelta = RETENTION, dry_run: bool = Fals
     if retention < timedelta(0):
         raise BadInput("retention must not be negative: give days to keep, 0 for none")
     view = lake.ledger.read()
-    found = [
-        garbage
-        for table in lake.catalog.data_tables()
-        for stored in lake.catalog.physical_tables(table)
-        for garbage in measure(lake, view, stored, retention, grace)
-    ]
+    measured = side_by_side(lambda stored: measure(lake, view, stored, retention, grace), _stored(lake), "gc", "tables")
+    found = [garbage for one in measured for garbage in one]
     if not dry_run:
         _delete(lake, [garbage for garbage in found if garbage.removable])
     _record(lake, [garbage for garbage in found if dry_run or not garbage.removable])
@@ -78,9 +76,15 @@ def collect(lake: "Lake", retention: timedelta = RETENTION, dry_run: bool = Fals
 
 def vacuum(lake: "Lake") -> None:
     """Free the disk space of files that no Delta version within the retention needs."""
-    for table in lake.catalog.data_tables():
-        for stored in lake.catalog.physical_tables(table):
-            lake.spark.sql(f"VACUUM {lake.catalog.full_name(stored)}").collect()
+    tables = _stored(lake)
+    for stored in Progress("vacuum", len(tables), unit="tables").over(tables):
+        lake.spark.sql(f"VACUUM {lake.catalog.full_name(stored)}").collect()
+
+
+def _stored(lake: "Lake") -> list[str]:
+    """Physical tables that ever had a row."""
+    every = [stored for table in lake.catalog.data_tables() for stored in lake.catalog.physical_tables(table)]
+    return [stored for stored in every if not never_written(lake.catalog.log(stored).all())]
 
 
 def fates(history: History) -> dict[int, Fate]:

@@ -11,19 +11,18 @@ from pyspark.sql import DataFrame, SparkSession
 from chainlake.errors import BadInput, Unavailable
 from chainlake.lake import stopping
 from chainlake.lake.catalog import Catalog
-from chainlake.lake.chains import Chain, Chains
+from chainlake.lake.chains import Chain
 from chainlake.lake.guardrail import Guardrail
-from chainlake.lake.health import Health
 from chainlake.lake.home import Home, find_home
 from chainlake.lake.lease import Lease
-from chainlake.lake.ledger import Ledger
 from chainlake.lake.names import Namespace
 from chainlake.lake.reader import Snapshot
+from chainlake.lake.records import Records, namespace_from
 from chainlake.lake.rollback import rollback
 from chainlake.lake.runner import ChainSummary, LaneRun
 from chainlake.lake.runs import Runs
 from chainlake.lake.session import get_spark, is_local
-from chainlake.lake.stage import Stage, Stages
+from chainlake.lake.stage import Stage
 from chainlake.lake.visibility import Commit
 from chainlake.paths import tables_dir
 from chainlake.sources.formats import DOMAIN_OF, check_options, format_of, network_of
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from chainlake.sync.query import Notification
 
 
-class Lake:
+class Lake(Records):
     """Tables, stages and chains of one lake."""
 
     def __init__(
@@ -46,14 +45,9 @@ class Lake:
         directories: Sequence[Path] = (),
     ) -> None:
         self.spark = spark
-        self.namespace = namespace
         self.catalog = Catalog(spark, namespace, location, directories)
         self.catalog.ensure()
-        self.control = self.catalog.control
-        self.ledger = Ledger(namespace, self.control, self.catalog.control_log("ledger"))
-        self.stages = Stages(tuple(stages))
-        self.chains = Chains(self.control)
-        self.health = Health(self.control)
+        super().__init__(namespace, self.catalog.control, self.catalog.control_log("ledger"), stages)
         self.runs = Runs(self.control)
         self._pinned: Snapshot | None = None
         self._check_stages()
@@ -117,9 +111,6 @@ class Lake:
         """Follow a chain and take its blocks into raw."""
         self.add_chain(name, kind, source, options)
         return self.run_stage(f"raw.{DOMAIN_OF[kind]}", chains=name)
-
-    def chains_of(self, stage: Stage) -> list[str]:
-        return sorted(name for name, chain in self.chains.all().items() if chain.kind == stage.kind)
 
     def input_tables(self, stage: Stage) -> list[str]:
         return [table for name in stage.inputs for table in self.stages.get(name).tables]
@@ -228,7 +219,7 @@ def open_lake(
     """
     from chainlake.stages import all_stages
 
-    names = Namespace(catalog or os.environ.get("LAKE_CATALOG", ""), schema_prefix or os.environ.get("LAKE_PREFIX", ""))
+    names = namespace_from(catalog, schema_prefix)
     every = (*all_stages(), *stages) if standard else tuple(stages)
     places = [tables_dir(), *directories] if standard else list(directories)
     if not is_local():

@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from chainlake.errors import BadInput, first_line
 from chainlake.lake.sql_text import strip_comments, tokens
+from chainlake.lake.views import hexes
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
@@ -70,7 +71,8 @@ def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None
             return match.group(0)
         if name not in used:
             used[name] = f"as_of_{name.replace('.', '_')}"
-            snapshot.table(name, height=height, at=at).createOrReplaceTempView(used[name])
+            rows = snapshot.table(name, height=height, at=at)
+            rows.selectExpr("*", *hexes(lake.catalog.table(name))).createOrReplaceTempView(used[name])
         return used[name]
 
     pattern = re.compile(r"(?<![\w.`])(?:`?(\w+)`?\s*\.\s*)?`?(\w+)`?\s*\.\s*`?(\w+)`?(?![\w`.])")

@@ -72,6 +72,8 @@ class Stage:
     write_settings: Mapping[str, str] = field(default_factory=dict)
     runner: "type[LaneRun] | None" = None
     verify: "Callable[[Lake, str], list[str]] | None" = None
+    as_needed: bool = False
+    """It commits only when there is something to do, and is never behind."""
 
     @property
     def is_source(self) -> bool:

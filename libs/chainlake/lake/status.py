@@ -10,7 +10,7 @@ from chainlake.lake.stage import Stage
 from chainlake.lake.visibility import LedgerView
 
 if TYPE_CHECKING:
-    from chainlake.lake.lake import Lake
+    from chainlake.lake.records import Records
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Status:
         return asdict(self)
 
 
-def status(lake: "Lake") -> Status:
+def status(lake: "Records") -> Status:
     """Heads, lags, roots, health and leases of every stage and chain, and how much garbage there is."""
     view = lake.ledger.read()
     degraded = lake.health.degraded()
@@ -56,7 +56,7 @@ def status(lake: "Lake") -> Status:
 
 
 def _one(
-    lake: "Lake",
+    lake: "Records",
     view: LedgerView,
     stage: Stage,
     chain: str,
@@ -75,7 +75,7 @@ def _one(
         chain=chain,
         head=head.height if head else None,
         block_hash=to_hex(head.block_hash) if head and head.block_hash else None,
-        lag=max(0, min(inputs, default=0) - (head.height if head else -1)) if inputs else 0,
+        lag=max(0, min(inputs) - (head.height if head else -1)) if inputs and not stage.as_needed else 0,
         seq=history.seq(),
         commits=sum(1 for c in history.commits if c.kind == "advance"),
         rollbacks=sum(1 for c in history.commits if c.kind == "rollback" and c.height < c.base_height),
@@ -88,7 +88,7 @@ def _one(
     )
 
 
-def _writers(lake: "Lake") -> dict[tuple[str, str], str]:
+def _writers(lake: "Records") -> dict[tuple[str, str], str]:
     """Who holds which lane now."""
     leases = newest_leases(lake.control.read("leases"))
     return {key: row.owner for key, row in leases.items() if row.state == HELD and not row.is_free()}

@@ -26,5 +26,5 @@ def _section(table: Table) -> str:
     if table.stages:
         lines[-1] += f"; written by {', '.join(table.stages)}"
     lines += ["", "| column | type | meaning |", "|---|---|---|"]
-    lines += [f"| {name} | {types[name]} | {text} |" for name, text in columns.items()]
+    lines += [f"| {name} | {types.get(name, 'STRING')} | {text} |" for name, text in columns.items()]
     return "\n".join(lines) + "\n"

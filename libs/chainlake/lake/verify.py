@@ -6,7 +6,6 @@ promises of itself (links of raw blocks, roots).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,26 +15,15 @@ from pyspark.sql import functions as F
 from chainlake.errors import LakeError, first_line
 from chainlake.lake.commit import checksum
 from chainlake.lake.ddl import Table
-from chainlake.lake.deltalog import Version
+from chainlake.lake.deltalog import HARMLESS, Version, never_written
 from chainlake.lake.gc import allowed_counts
+from chainlake.lake.progress import side_by_side
 from chainlake.lake.restore import unfinished
 from chainlake.lake.stage import Stage
 from chainlake.lake.visibility import Commit, LedgerView, problems
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
-
-AT_ONCE = 4
-HARMLESS = {
-    "CREATE TABLE",
-    "SET TBLPROPERTIES",
-    "ADD CONSTRAINT",
-    "CLUSTER BY",
-    "UPGRADE PROTOCOL",
-    "OPTIMIZE",
-    "VACUUM START",
-    "VACUUM END",
-}
 
 Allowed = Mapping[tuple[str, int], set[int]]
 
@@ -57,15 +45,15 @@ def verify(lake: "Lake", stage: str | None = None) -> list[Finding]:
     if (open_restore := unfinished(lake)) is not None:
         found.append(Finding(open_restore["stage"], f"a restore to seq {open_restore['seq']} was interrupted: run it again"))
     allowed = allowed_counts(lake)
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        tables = [(table, stored) for table in _tables(lake, stages) for stored in lake.catalog.physical_tables(table)]
-        checked = pool.map(lambda pair: _table(lake, view, allowed, *pair), tables)
-        for (table, _), texts in zip(tables, checked, strict=True):
-            owner = next(s.name for s in stages if s.name in table.stages)
-            found += [Finding(owner, text) for text in texts]
-        promises = [(one, chain) for one in stages if one.verify for chain in view.chains([one.name])]
-        for (one, _), texts in zip(promises, pool.map(lambda pair: _promises(lake, *pair), promises), strict=True):
-            found += [Finding(one.name, text) for text in texts]
+    tables = [(table, stored) for table in _tables(lake, stages) for stored in lake.catalog.physical_tables(table)]
+    checked = side_by_side(lambda pair: _table(lake, view, allowed, *pair), tables, "verify", "tables")
+    for (table, _), texts in zip(tables, checked, strict=True):
+        owner = next(s.name for s in stages if s.name in table.stages)
+        found += [Finding(owner, text) for text in texts]
+    promises = [(one, chain) for one in stages if one.verify for chain in view.chains([one.name])]
+    kept = side_by_side(lambda pair: _promises(lake, *pair), promises, "verify", "promises")
+    for (one, _), texts in zip(promises, kept, strict=True):
+        found += [Finding(one.name, text) for text in texts]
     return found
 
 
@@ -82,8 +70,7 @@ def _table(lake: "Lake", view: LedgerView, allowed: Allowed, table: Table, store
     """What does not hold in one physical table. One that never had a row is not read."""
     versions = lake.catalog.log(stored).all()
     commits = {c.commit_id: c for c in view.commits() if stored in c.rows}
-    is_empty = not commits and versions[-1].version == 0 and all(v.operation in HARMLESS for v in versions)
-    contents = [] if is_empty else _contents(lake, commits.values(), allowed, table, stored)
+    contents = [] if not commits and never_written(versions) else _contents(lake, commits.values(), allowed, table, stored)
     return contents + _unexplained(stored, versions)
 
 

@@ -52,7 +52,18 @@ def shown_columns(table: Table) -> Mapping[str, str]:
     kernel = {"chain": "Chain that the row belongs to"}
     if table.kind != "state":
         kernel["height"] = "Block that the row describes"
-    return {**kernel, **{column.name: column.comment for column in table.columns}}
+    in_hex = {shown: f"{name} as 0x and hex digits" for shown, name in table.hex_columns.items()}
+    return {**kernel, **{column.name: column.comment for column in table.columns}, **in_hex}
+
+
+def in_hex(column: str) -> str:
+    """Bytes as people write them."""
+    return f"concat('0x', lower(hex({column})))"
+
+
+def hexes(table: Table, alias: str = "") -> list[str]:
+    """The expressions of a view's hex columns."""
+    return [f"{in_hex(f'{alias}`{name}`')} AS `{shown}`" for shown, name in table.hex_columns.items()]
 
 
 def _events(namespace: Namespace, table: Table) -> str:
@@ -110,7 +121,7 @@ def _shown(alias: str, table: Table) -> str:
     kernel = [f"{alias}._chain AS chain"]
     if table.kind != "state":
         kernel.append(f"{alias}._height AS height")
-    return ", ".join(kernel + [f"{alias}.`{column.name}`" for column in table.columns])
+    return ", ".join(kernel + [f"{alias}.`{column.name}`" for column in table.columns] + hexes(table, f"{alias}."))
 
 
 def _quoted(text: str) -> str:

@@ -103,6 +103,11 @@ class History:
         """The height before the first block ever committed: nothing can be rolled back below it."""
         return next((commit.base_height for commit in self.commits if commit.kind == ADVANCE), None)
 
+    def blocks(self) -> int:
+        """How many blocks are held."""
+        head, first = self.head(), self.first_height()
+        return 0 if head is None or first is None else head.height - first
+
     def seq(self) -> int:
         return self.commits[-1].seq if self.commits else 0
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from chainlake.lake.ddl import Table
 from chainlake.lake.names import LAYERS, Namespace
-from chainlake.lake.views import reader_view, shown_columns, visible_view
+from chainlake.lake.views import hexes, in_hex, reader_view, shown_columns, visible_view
 
 HEADER = """-- Chainlake: views and functions for a SQL warehouse, made by lake tables --sql; do not edit.
 -- Needs the tables of schemas {store} and {control}. Safe to run again.
@@ -35,7 +35,7 @@ def functions(namespace: Namespace) -> list[str]:
     control = namespace.schema("control")
     return [
         f"CREATE OR REPLACE FUNCTION {control}.`to_hex0x`(value BINARY) RETURNS STRING\n"
-        "COMMENT 'Bytes as 0x and hex digits'\nRETURN concat('0x', lower(hex(value)))",
+        f"COMMENT 'Bytes as 0x and hex digits'\nRETURN {in_hex('value')}",
         f"CREATE OR REPLACE FUNCTION {control}.`from_hex0x`(text STRING) RETURNS BINARY\n"
         "COMMENT 'Bytes of hex digits, with or without 0x in front'\nRETURN unhex(regexp_replace(text, '^0[xX]', ''))",
         f"CREATE OR REPLACE FUNCTION {control}.`head`(of_stage STRING, of_chain STRING) RETURNS BIGINT\n"
@@ -51,7 +51,7 @@ def state_at(namespace: Namespace, table: Table) -> str:
     keys = ", ".join(f"t.`{key}`" for key in table.state_key) or "t._chain"
     types = {column.name: column.type for column in table.columns}
     columns = ", ".join(f"`{column}` {types.get(column, 'STRING')}" for column in shown_columns(table))
-    shown = ", ".join("_chain AS `chain`" if column == "chain" else f"`{column}`" for column in shown_columns(table))
+    shown = ", ".join(["_chain AS `chain`", *(f"`{column.name}`" for column in table.columns), *hexes(table)])
     return f"""CREATE OR REPLACE FUNCTION {name}(at_chain STRING, at_height BIGINT)
 RETURNS TABLE ({columns})
 COMMENT '{table.name} of one chain after a block'

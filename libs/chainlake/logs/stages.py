@@ -41,6 +41,7 @@ def log_stages() -> tuple[Stage, ...]:
             write_settings=SMALL_ROW_GROUPS,
             runner=MergeRun,
             verify=merge_problems,
+            as_needed=True,
         ),
     )
 

@@ -15,6 +15,8 @@ from chainlake.serve.metrics import Family, Histogram, Values
 Row = Mapping[str, Any]
 
 STAGES = ("raw.logs", "bronze.logs", "gold.logs", "gold.log_merges")
+AS_NEEDED = ("gold.log_merges",)
+"""Stages that commit only when there is something to do, and are never behind."""
 CHUNK_TABLES = ("gold.log_chunks", "gold.log_chunks_merged")
 CHUNK_BYTES = (256, 512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536)
 DEGRADED = "degraded"
@@ -67,7 +69,8 @@ def ledger_metrics(ledger: LedgerView, chain: str) -> list[Family]:
     states = stage_states(ledger, chain)
     for before, state in zip([None, *states], states, strict=False):
         heads.set(state.head, stage=state.stage)
-        lags.set(max(0, before.head - state.head) if before else 0, stage=state.stage)
+        if state.stage not in AS_NEEDED:
+            lags.set(max(0, before.head - state.head) if before else 0, stage=state.stage)
     return [commits, heads, lags, sealed]
 
 

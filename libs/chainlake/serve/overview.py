@@ -5,7 +5,7 @@ from typing import Any
 
 from chainlake.encoding import to_hex
 from chainlake.lake.visibility import ADVANCE, ROLLBACK, History, LedgerView
-from chainlake.serve.operations import stopped
+from chainlake.serve.operations import AS_NEEDED, stopped
 
 Row = Mapping[str, Any]
 
@@ -62,6 +62,8 @@ def _stage(ledger: LedgerView, stage: str, chain: str, reason: str | None) -> di
 
 def _lag(ledger: LedgerView, history: History, chain: str, head: int) -> int:
     """Blocks that the stage is behind what it reads. Which stages it reads, its last advance says."""
+    if history.commits and history.commits[-1].stage in AS_NEEDED:
+        return 0
     inputs = next((commit.inputs for commit in reversed(history.commits) if commit.kind == ADVANCE), {})
     heads = [found.height for name in inputs if (found := ledger.of(name, chain).head())]
     return max(0, min(heads) - head) if heads else 0

@@ -1,5 +1,5 @@
 // The page: asks this server, and puts what it says into the document as text, never as markup.
-import { HEIGHT, WIDTH, ago, filterOf, ownPath, planSentences, proofParts, timelineShapes } from "./view.js";
+import { HEIGHT, WIDTH, ago, filterOf, logCount, ownPath, planSentences, proofParts, timelineShapes } from "./view.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const POLL_MS = 2000, SHOWN_LOGS = 50;
@@ -154,7 +154,7 @@ async function find(event) {
     const [explained, page] = await Promise.all([call("lake_explain", filter), call("lake_getLogsPage", filter, { limit: SHOWN_LOGS })]);
     const steps = element("ol", null, { class: "steps" });
     steps.append(...planSentences(explained.plan).map((line) => element("li", line)));
-    const more = page.nextCursor ? `The first ${page.logs.length} logs:` : `${page.logs.length} logs:`;
+    const more = logCount(page.logs.length, explained.plan.results, Boolean(page.nextCursor));
     place.replaceChildren(element("h3", "How it was found"), steps, element("h3", more), logTable(page.logs));
   } catch (error) {
     place.replaceChildren(element("p", error.message, { class: "bad" }));
@@ -171,7 +171,7 @@ function logTable(logs) {
     body.append(row);
   }
   table.append(top, body);
-  const scroll = element("div", null, { class: "scroll", tabindex: "0" });
+  const scroll = element("div", null, { class: "scroll tall", tabindex: "0" });
   scroll.append(table);
   return scroll;
 }

@@ -65,19 +65,29 @@ export function planSentences(plan) {
   if (!plan.plan) return ["The range holds no indexed block: nothing to look for."];
   const found = [`Plan: ${plan.plan}.`];
   if (plan.first_block !== undefined && plan.first_block !== null) {
-    found.push(`Blocks ${plan.first_block} to ${plan.last_block} hold ${plan.log_ids} logs, in ${plan.segments} segments of the index.`);
+    found.push(`Blocks ${plan.first_block} to ${plan.last_block} hold ${many(plan.log_ids, "log")}, in ${many(plan.segments, "segment")} of the index.`);
   }
   const clauses = [...(plan.clauses || [])].sort((a, b) => (a.order ?? 1e9) - (b.order ?? 1e9));
   for (const clause of clauses) {
     const expected = clause.estimate === null || clause.estimate === undefined ? "" : `, about ${clause.estimate} expected`;
     const held = clause.actual === null || clause.actual === undefined ? "" : `, ${clause.actual} found`;
-    found.push(`${clause.field} (${clause.values} ${clause.values === 1 ? "value" : "values"})${expected}${held}: ${clause.used}.`);
+    found.push(`${clause.field} (${many(clause.values, "value")})${expected}${held}: ${clause.used}.`);
   }
-  if (plan.candidates !== undefined) found.push(`${plan.candidates} candidates were compared with the filter, ${plan.results} matched.`);
+  if (plan.candidates !== undefined) found.push(`${many(plan.candidates, "candidate")} compared with the filter, ${plan.results} matched.`);
   const steps = Object.entries(plan.steps || {});
   const timed = steps.filter(([, spent]) => typeof spent === "number");
   if (timed.length) found.push("Time: " + timed.map(([name, spent]) => `${name} ${spent.toFixed(2)} ms`).join(", ") + ".");
   return found;
+}
+
+export function many(count, name) {
+  return `${count.toLocaleString("en")} ${name}${count === 1 ? "" : "s"}`;
+}
+
+// How many logs are shown, and of how many where that is known.
+export function logCount(shown, results, isCut) {
+  if (!isCut) return `${many(shown, "log")}:`;
+  return typeof results === "number" && results > shown ? `The first ${shown} of ${many(results, "log")}:` : `The first ${many(shown, "log")}:`;
 }
 
 // A proof of any of our trees, without knowing which: its plain values, and each list of objects in it as steps.
