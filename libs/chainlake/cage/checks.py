@@ -11,7 +11,8 @@ from chainlake.cage.settings import Settings
 from chainlake.cage.transaction import TxOut
 from chainlake.encoding import short
 from chainlake.merkle import csmt, mpf
-from chainlake.merkle.csmt_node import blake, fold, leaf
+from chainlake.merkle.blake import blake
+from chainlake.merkle.csmt_node import fold, leaf
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake

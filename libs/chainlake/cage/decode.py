@@ -4,7 +4,6 @@ Bytes may come from anyone: what is not a block is refused with a `BadInput` tha
 bounds. (`byron` has the first era, whose transactions look quite different.)
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -27,6 +26,7 @@ from chainlake.cage.cbor import (
 )
 from chainlake.cage.transaction import Asset, Redeemer, Tx, TxIn, TxOut
 from chainlake.errors import BadInput
+from chainlake.merkle.blake import blake
 from chainlake.sources.cardano import BYRON, EBB, MAX_BLOCK, era_of
 
 HASH = 32
@@ -102,7 +102,7 @@ def _transaction(raw: bytes, body: Span, witness: Span, is_valid: bool) -> Tx:
     if INPUTS not in of or OUTPUTS not in of:
         raise BadInput(f"a transaction without inputs or outputs at byte {body[0]}")
     return Tx(
-        tx_id=hashlib.blake2b(raw[body[0] : body[1]], digest_size=HASH).digest(),
+        tx_id=blake(raw[body[0] : body[1]]),
         is_valid=is_valid,
         inputs=_inputs(raw, of, INPUTS),
         outputs=tuple(_output(raw, span) for span in items(raw, of[OUTPUTS][0], "the outputs")),

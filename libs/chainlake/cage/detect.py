@@ -11,7 +11,7 @@ from chainlake.cage.bronze_rows import ASSETS
 from chainlake.cage.datums import Cage, Request
 from chainlake.cage.rules import UPDATE, Event, Spent, Used, events_of, request_in
 from chainlake.cage.transaction import Asset, TxIn, TxOut
-from chainlake.merkle.mpf_proof import blake
+from chainlake.merkle.blake import blake
 
 SPENT, CREATED, MINTED = 0, 1, 2
 PARTS = (

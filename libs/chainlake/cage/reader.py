@@ -11,8 +11,8 @@ from chainlake.encoding import short, to_hex
 from chainlake.errors import BadInput, BrokenPromise
 from chainlake.lake.visibility import History
 from chainlake.merkle import csmt, mpf
+from chainlake.merkle.blake import blake
 from chainlake.merkle.csmt_node import Node
-from chainlake.merkle.mpf_proof import blake
 from chainlake.serve.embedded import EmbeddedLake, LedgerReader
 from chainlake.serve.state_rows import KeyedRows, event_rows
 from chainlake.serve.visible import Limits
