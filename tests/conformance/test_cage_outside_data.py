@@ -1,7 +1,6 @@
 """Blocks of real Cardano chains, recorded outside this project: transactions decode, and the UTxO set follows."""
 
 import hashlib
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,15 +46,6 @@ def test_every_recorded_block_decodes_and_agrees_with_a_general_decoder() -> Non
 def _lovelace(output: object) -> int:
     value = output[1]  # type: ignore[index]
     return int(value if isinstance(value, int) else value[0])
-
-
-def test_decoding_is_fast() -> None:
-    blocks = [block.payload for block in read("preprod_01285.chunk")]
-    began = time.process_time()
-    for payload in blocks:
-        decode_block(payload)
-    rate = len(blocks) / (time.process_time() - began)
-    assert rate > 2_000, f"{rate:.0f} blocks/s, and 3,000 are expected of a quiet machine"
 
 
 def replayed(txs: list[tuple[int, list[Tx]]]) -> Replay:

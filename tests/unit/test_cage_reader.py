@@ -71,7 +71,7 @@ def test_the_command_line(home: Path, capfdbinary: pytest.CaptureFixture[bytes])
     shown = json.loads(capfdbinary.readouterr().out)
     root = bytes.fromhex(shown["root"][2:])
     assert shown["value"] == "0x" + value.hex() and mpf.verify(root, key, value, mpf.Proof.from_json(shown["proof"]))
-    assert main(["prove", "cage", CHAIN, token.hex(), key.hex(), "--raw", "--home", str(home)]) == 0
+    assert main(["prove", "cage", token.hex(), key.hex(), "--raw", "--home", str(home)]) == 0, "the only chain need not be named"
     assert mpf.verify(root, key, value, mpf.Proof.from_bytes(capfdbinary.readouterr().out))
     gone = next(place for place in HISTORY[3][0].utxos if place not in HISTORY[-1][0].utxos)
     text = f"{gone.tx_id.hex()}#{gone.number}"
@@ -88,6 +88,7 @@ def test_the_command_line(home: Path, capfdbinary: pytest.CaptureFixture[bytes])
     "arguments",
     [
         ["cage", CHAIN, "zz", "00"],
+        ["cage", "zz", "00"],
         ["cage", CHAIN, "00", "00"],
         ["cage", "none", "00", "00"],
         ["utxo", CHAIN, "00#1"],

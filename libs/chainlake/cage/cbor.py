@@ -145,6 +145,7 @@ __all__ = [
     "CHUNKED",
     "MAP",
     "MAX_DEPTH",
+    "NEGATIVE",
     "NULL",
     "TAG",
     "UNSIGNED",

@@ -6,7 +6,7 @@ form, byte strings in chunks.
 
 from typing import NamedTuple, TypeAlias
 
-from chainlake.cage.cbor import ARRAY, BREAK, BYTES, CHUNKED, MAP, TAG, end_of, head, integer, octets
+from chainlake.cage.cbor import ARRAY, BREAK, BYTES, CHUNKED, MAP, NEGATIVE, TAG, UNSIGNED, end_of, head, integer, octets
 from chainlake.errors import BadInput
 
 MOST_DEPTH = 48
@@ -52,13 +52,15 @@ def _read(data: bytes, position: int, depth: int) -> tuple[Data, int]:
     _, argument, after = head(data, position)
     if major == BYTES:
         return data[after : after + argument], after + argument
+    if major in (UNSIGNED, NEGATIVE):
+        return argument if major == UNSIGNED else -1 - argument, after
     index = _constructor(argument) if major == TAG else None
     if index is not None:
         fields, end = _several(data, after, depth)
         return Constr(index, fields), end
     if major == TAG and argument == ANY_CONSTRUCTOR:
         return _any_constructor(data, after, depth)
-    return integer(data, position, "a number"), end_of(data, position)
+    return integer(data, position, "a large number"), end_of(data, position)
 
 
 def _several(data: bytes, position: int, depth: int) -> tuple[list[Data], int]:
