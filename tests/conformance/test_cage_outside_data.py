@@ -28,7 +28,7 @@ def read(*names: str) -> Iterator[RawBlock]:
 
 
 def test_every_recorded_block_decodes_and_agrees_with_a_general_decoder() -> None:
-    count = 0
+    count, hashes, shown = 0, set[bytes | None](), set[bytes]()
     for block in read(""):
         txs = decode_block(block.payload)
         assert [tx.tx_id for tx in txs] == [hashlib.blake2b(one.payload, digest_size=32).digest() for one in block.transactions]
@@ -38,9 +38,12 @@ def test_every_recorded_block_decodes_and_agrees_with_a_general_decoder() -> Non
             assert sorted(tx.references) == sorted((bytes(i[0]), i[1]) for i in body.get(18, ()))
             assert [out.lovelace for out in tx.outputs] == [_lovelace(out) for out in body[1]]
             assert len(tx.redeemers) == len(witness.get(5, ()))
+            assert len(tx.datums) == len(witness.get(4, ()))
+            hashes |= {output.datum_hash for output in tx.outputs}
+            shown |= {hashlib.blake2b(datum, digest_size=32).digest() for datum in tx.datums}
             assert sum(len(names) for names in body.get(9, {}).values()) == len(tx.mints)
         count += len(txs)
-    assert count > 230
+    assert count > 230 and len(hashes & shown) > 5, "datums that outputs have the hash of"
 
 
 def _lovelace(output: object) -> int:

@@ -214,6 +214,7 @@ def test_demo_blocks_agree_with_a_general_decoder() -> None:
             assert tx.is_valid == (at not in invalid)
             forms.add(type(witness.get(5)))
             assert len(tx.redeemers) == len(witness.get(5, ()))
+            assert len(tx.datums) == len(witness.get(4, ()))
     assert len(forms) == 3, "no redeemers, a list and a map"
 
 
