@@ -1,5 +1,6 @@
 """A lake directory of a demo chain, written by delta-rs and without Spark: what the stage would have written, from the replay."""
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from chainlake.cage.token_fold import TokenEvent, fold_token
 from chainlake.cage.transaction import TxIn
 from chainlake.lake.visibility import ADVANCE, ROLLBACK
 from chainlake.merkle import csmt, mpf
+from chainlake.merkle.blake import blake
 from tests.unit.cage_making import Found, start
 from tests.unit.logs_lake import KERNEL, LEDGER
 
@@ -40,7 +42,9 @@ SCHEMAS: dict[str, list[tuple[str, pa.DataType]]] = {
     ],
     "silver_trie_facts": [("token_id", _B), ("key", _B), ("value", _B)],
     "silver_trie_nodes": [("token_id", _B), ("bucket", _S), ("path", _S), ("node", _B)],
+    "bronze_cardano_datums": [("datum_hash", _B), ("datum", _B)],
 }
+EVENTS = ("silver_chain_roots", "bronze_cardano_datums")
 
 
 class CageLake:
@@ -54,15 +58,18 @@ class CageLake:
         self.tries: dict[bytes, dict[bytes, bytes]] = {}
         for name, fields in SCHEMAS.items():
             self._write(name, [], fields, 0)
-            if name != "silver_chain_roots":
+            if name not in EVENTS:
                 self._write(f"{name}_base", [], fields, 0)
         chain = {"chain": CHAIN, "kind": "cardano", "options": [], "at": datetime(2026, 1, 1, tzinfo=timezone.utc)}
         fields = [("chain", _S), ("kind", _S), ("options", pa.map_(_S, _S)), ("at", pa.timestamp("us", "UTC"))]
         write_deltalake(str(home / "warehouse/control/chains"), pa.Table.from_pylist([chain], pa.schema(fields)))
 
-    def advance(self, low: int, history: list[tuple[Replay, Found]]) -> None:
-        """One commit with the blocks after `low`."""
+    def advance(self, low: int, history: list[tuple[Replay, Found]], shown: Mapping[int, bytes] | None = None) -> None:
+        """One commit with the blocks after `low`. `shown` are datums by height."""
         rows: dict[str, list[Row]] = {name: [] for name in SCHEMAS}
+        rows["bronze_cardano_datums"] = [
+            {"_height": height, "datum_hash": blake(datum), "datum": datum} for height, datum in (shown or {}).items()
+        ]
         for height, (state, found) in enumerate(history, low + 1):
             self._utxos(rows, height, state)
             self._tokens(rows, height, state, found)
@@ -118,14 +125,14 @@ class CageLake:
             rows["silver_cage_requests"].append(_request(height, place, was, state))
 
     def _write(self, name: str, rows: list[Row], fields: list[tuple[str, pa.DataType]], commit: int) -> None:
-        deleted = [] if name == "silver_chain_roots" else [("_deleted", pa.bool_())]
+        deleted = [] if name in EVENTS else [("_deleted", pa.bool_())]
         schema = pa.schema([*KERNEL, *deleted, *fields])
         made = [{"_chain": CHAIN, "_commit": commit, **row} for row in rows]
         table = pa.Table.from_pylist([{n: row.get(n) for n in schema.names} for row in made], schema=schema)
         write_deltalake(str(self.home / "warehouse/store" / name), table, mode="append")
 
     def _ledger(self, kind: str, low: int, high: int) -> None:
-        for stage in (STAGE, "gold.cage"):
+        for stage in ("bronze.cage", STAGE, "gold.cage"):
             row = {"stage": stage, "lane": CHAIN, "chain": CHAIN, "seq": self.seq, "commit_id": self.seq, "kind": kind}
             row |= {"base_height": low, "height": high, "epoch": 1, "committed_at": datetime(2026, 1, 1, tzinfo=timezone.utc)}
             table = pa.Table.from_pylist([{name: row.get(name) for name in LEDGER.names}], schema=LEDGER)

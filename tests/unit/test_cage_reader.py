@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from chainlake.cage.decode import decode_block
 from chainlake.cage.draw import draw_trie, steps_of
 from chainlake.cage.reader import CageReader
 from chainlake.cli.main import main
@@ -15,6 +16,7 @@ from chainlake.demo import cage
 from chainlake.demo.cage_world import POLICY
 from chainlake.errors import BadInput
 from chainlake.merkle import csmt, mpf
+from chainlake.merkle.blake import blake
 from chainlake.serve.cage import CageRoutes
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
@@ -52,6 +54,23 @@ def test_after_a_rollback_the_past_is_the_present(tmp_path: Path) -> None:
         reader.tokens(12)
 
 
+def test_an_output_with_the_hash_of_its_datum_is_answered_with_the_datum_once_a_transaction_has_shown_it(tmp_path: Path) -> None:
+    blocks = [decode_block(block.raw) for block in cage.chain(40, SEED, forks={})]
+    shown = {height: datum for height, txs in enumerate(blocks) for tx in txs for datum in tx.datums}
+    hashed = {place: o for place, o in HISTORY[-1][0].utxos.items() if o.datum_hash is not None}
+    assert len(hashed) == len(shown) > 1, "outputs with a hash, each shown by the transaction that makes it"
+    lake = CageLake(tmp_path, SEED)
+    lake.advance(-1, HISTORY, dict(list(shown.items())[1:]))
+    reader = CageReader(tmp_path, CHAIN)
+    answers = {place: reader.utxo(place) for place in hashed}
+    known = {blake(datum): datum for datum in list(shown.values())[1:]}
+    assert {place: row["datum"] for place, row in answers.items() if row} == {
+        p: known.get(o.datum_hash) for p, o in hashed.items()
+    }
+    of_address = reader.utxos_of(next(iter(hashed.values())).address)
+    assert sum(row["datum_hash"] is not None and row["datum"] is not None for row in of_address) == len(hashed) - 1
+
+
 def test_what_cannot_be_answered_is_said_in_one_line(home: Path) -> None:
     reader = CageReader(home, CHAIN)
     with pytest.raises(BadInput, match="there is no token 0x01 in c at block 39"):
@@ -71,7 +90,7 @@ def test_the_command_line(home: Path, capfdbinary: pytest.CaptureFixture[bytes])
     shown = json.loads(capfdbinary.readouterr().out)
     root = bytes.fromhex(shown["root"][2:])
     assert shown["value"] == "0x" + value.hex() and mpf.verify(root, key, value, mpf.Proof.from_json(shown["proof"]))
-    assert main(["prove", "cage", CHAIN, token.hex(), key.hex(), "--raw", "--home", str(home)]) == 0
+    assert main(["prove", "cage", token.hex(), key.hex(), "--raw", "--home", str(home)]) == 0, "the only chain need not be named"
     assert mpf.verify(root, key, value, mpf.Proof.from_bytes(capfdbinary.readouterr().out))
     gone = next(place for place in HISTORY[3][0].utxos if place not in HISTORY[-1][0].utxos)
     text = f"{gone.tx_id.hex()}#{gone.number}"
@@ -88,6 +107,7 @@ def test_the_command_line(home: Path, capfdbinary: pytest.CaptureFixture[bytes])
     "arguments",
     [
         ["cage", CHAIN, "zz", "00"],
+        ["cage", "zz", "00"],
         ["cage", CHAIN, "00", "00"],
         ["cage", "none", "00", "00"],
         ["utxo", CHAIN, "00#1"],

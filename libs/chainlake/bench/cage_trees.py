@@ -38,18 +38,14 @@ def _single(count: int) -> Iterator[Result]:
 
 def _trie_of(size: int) -> Iterator[Result]:
     """A batch of updates of a trie of so many keys: the rows along their paths are read, and the changed ones written."""
-    trie = mpf.Trie()
-    seconds = _timed(lambda: _filled(trie, size))
+    seconds, root, stored = _trie_rows(size)
     name = f"trie of {size:,} keys"
     yield Result(f"{name}, all inserted in a batch", size / seconds, "1/s", REFERENCE, INSERTS, higher_is_better=True)
-    stored = {path: row for path, row in trie.changes().items() if row is not None}
-    root = trie.root()
     chosen = random.Random(2).sample(range(size), min(size // 2, BATCH))
     operations = [Operation(_key(n), b"value", b"another") for n in chosen]
 
     def batch() -> None:
-        own = {path: stored[path] for one in operations for path in mpf.row_paths(one.key)[:12] if path in stored}
-        (done,) = mpf.apply(mpf.Trie(own, root), [operations])
+        (done,) = mpf.apply(mpf.Trie(stored, root), [operations])
         assert done.rows
 
     rate = len(operations) / _timed(batch)
@@ -58,19 +54,15 @@ def _trie_of(size: int) -> Iterator[Result]:
 
 def _utxos_of(size: int) -> Iterator[Result]:
     """The same for the UTxO tree: half of the batch is new, half is spent."""
-    tree = csmt.Tree(None, csmt.part_of(_place(0), 6))
-    places = [_place(n) for n in range(size)]
-    seconds = _timed(lambda: _spendable(tree, places))
+    base = csmt.part_of(_place(0), 6)
+    seconds, stored = _utxo_rows(size, base)
     name = f"UTxO set of {size:,}"
     yield Result(f"{name}, all inserted in a batch", size / seconds, "1/s", higher_is_better=True)
-    stored = {path: row for path, row in tree.changes().items() if row is not None}
     changes = [csmt.Change(_place(n), None) for n in random.Random(3).sample(range(size), BATCH // 2)]
     changes += [csmt.Change(_place(size + n), b"output") for n in range(BATCH // 2)]
-    base = csmt.part_of(_place(0), 6)
 
     def batch() -> None:
-        own = {path: stored[path] for one in changes for path in csmt.row_paths(one.key, base)[:12] if path in stored}
-        (done,) = csmt.apply(csmt.Tree(own, base), [changes])
+        (done,) = csmt.apply(csmt.Tree(stored, base), [changes])
         assert done.rows
 
     yield Result(f"{name}, changed in a batch, from rows to rows", len(changes) / _timed(batch), "1/s", higher_is_better=True)
@@ -81,16 +73,28 @@ def _insert(trie: mpf.Trie, number: int) -> bytes:
     return trie.root()
 
 
-def _filled(trie: mpf.Trie, size: int) -> None:
-    for number in range(size):
-        trie.insert(_key(number), b"value")
-    trie.root()
+def _trie_rows(size: int) -> tuple[float, bytes, dict[bytes, bytes]]:
+    """How long it took to fill a trie, its root and its rows. The trie itself is gone: what comes next starts from rows."""
+    trie = mpf.Trie()
+
+    def fill() -> bytes:
+        for number in range(size):
+            trie.insert(_key(number), b"value")
+        return trie.root()
+
+    return _timed(fill), trie.root(), {path: row for path, row in trie.changes().items() if row is not None}
 
 
-def _spendable(tree: csmt.Tree, places: list[bytes]) -> None:
-    for place in places:
-        tree.insert(place, b"output")
-    tree.root()
+def _utxo_rows(size: int, base: bytes) -> tuple[float, dict[bytes, bytes]]:
+    """The same for the UTxO tree."""
+    places, tree = [_place(number) for number in range(size)], csmt.Tree(None, base)
+
+    def fill() -> bytes | None:
+        for place in places:
+            tree.insert(place, b"output")
+        return tree.root()
+
+    return _timed(fill), {path: row for path, row in tree.changes().items() if row is not None}
 
 
 def _key(number: int) -> bytes:
