@@ -22,6 +22,7 @@ from chainlake.shards.nodes import NODES_DDL, SNAPSHOT
 from chainlake.shards.parts import OUTPUT as FOLDED
 from chainlake.shards.parts import to_batch
 from chainlake.shards.snapshot import Header
+from chainlake.shards.state import StreamState
 from chainlake.sources.base import RawBlock
 from chainlake.sources.comet import parse_block
 from chainlake.sources.datasource import record_batch
@@ -122,7 +123,7 @@ def _columns(lake: "Lake", columns: dict[str, list[Any]]) -> DataFrame:
 
 def _streams(shard: Shard) -> dict[str, list[Any]]:
     ordered = [shard.streams[key] for key in sorted(shard.streams)]
-    return {name: [getattr(one, name) for one in ordered] for name in ordered[0].__slots__} if ordered else {"stream_id": []}
+    return {name: [getattr(one, name) for one in ordered] for name in StreamState._fields}
 
 
 def _tree(shard: Shard) -> dict[str, list[Any]]:
