@@ -155,13 +155,14 @@ def test_three_replicas_one_isolated_and_killed_while_entries_wait(
 def test_logs_that_contradict_themselves_stop_the_replica_before_them(
     full_lake: Lake, chain: str, tmp_path: Path, fault: str
 ) -> None:
-    meta = proposed(*SETUP)
+    leader = Leader()
+    meta, data = proposed(*SETUP, leader=leader), leader.propose(insert("alice", 1))
     wrong, stage, message = {
         "gap": (meta[3]._replace(log_index=9), "silver.replica", "delivery 3: meta 9 came where 4 is expected"),
-        "term": (meta[0]._replace(log_term=2), "silver.replica", "meta 1 came again with term 2 in place of 1"),
+        "term": (data._replace(log_term=2), "silver.replica", "delivery 3: data:user:00 1 came again with term 2 in place of 1"),
         "unknown": (meta[3]._replace(command={"type": "Fly"}), "bronze.replica", "entry 0 of delivery 3: 'Fly' is not a kind"),
     }[fault]
-    given = [meta[:2], [meta[0], meta[2]], [wrong], [meta[3]]]
+    given = [[*meta[:2], data], [meta[0], data, meta[2]], [wrong], [meta[3]]]
     ingest(full_lake, chain, tmp_path, given)
     done = [full_lake.run_stage(name, chains=chain) for name in STAGES[:2]]
     said = done[STAGES.index(stage)]
