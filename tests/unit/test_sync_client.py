@@ -13,6 +13,7 @@ from chainlake.demo.river_node import StreamNode
 from chainlake.demo.river_server import RiverServer
 from chainlake.errors import BadInput
 from chainlake.sync.client import Asking, ConnectClient, asking
+from chainlake.sync.miniblock import Block
 from chainlake.sync.service import Refused
 from chainlake.sync.turns import Turns
 from tests.unit.sync_model import Synced
@@ -44,9 +45,9 @@ def client(servers: list[RiverServer], pauses: list[float] | None = None, **how:
 def test_streams_and_pages_come_over_the_network_as_they_are(node: StreamNode, servers: list[RiverServer]) -> None:
     asked = client(servers, page_size=5)
     assert asked.get_stream(ID) == node.get_stream(ID)
-    raw = [one.raw for one in node.streams[ID].miniblocks]
-    assert list(asked.get_miniblocks(ID, 1, 13)) == raw[1:6], "the client's page"
-    assert list(client(servers).get_miniblocks(ID, 1, 13)) == raw[1:8], "the server's page"
+    blocks = [Block(one.raw) for one in node.streams[ID].miniblocks]
+    assert list(asked.get_miniblocks(ID, 1, 13)) == blocks[1:6], "the client's page"
+    assert list(client(servers).get_miniblocks(ID, 1, 13)) == blocks[1:8], "the server's page"
     assert servers[1].calls == {}, "the second node is asked only if the first fails"
 
 
@@ -83,10 +84,10 @@ def test_a_node_that_has_trimmed_or_damaged_its_history_is_bettered_by_the_other
     poor, rich = RiverServer(other).start(), RiverServer(node).start()
     try:
         other.streams[ID].trim(9)
-        raw = [one.raw for one in node.streams[ID].miniblocks]
-        assert list(client([poor, rich]).get_miniblocks(ID, 1, 5)) == raw[1:5]
-        assert list(client([poor, rich]).get_miniblocks(ID, 1, 13)) == raw[1:8]
-        assert list(client([poor]).get_miniblocks(ID, 1, 13)) == raw[9:13], "gone everywhere: from where it begins"
+        blocks = [Block(one.raw) for one in node.streams[ID].miniblocks]
+        assert list(client([poor, rich]).get_miniblocks(ID, 1, 5)) == blocks[1:5]
+        assert list(client([poor, rich]).get_miniblocks(ID, 1, 13)) == blocks[1:8]
+        assert list(client([poor]).get_miniblocks(ID, 1, 13)) == blocks[9:13], "gone everywhere: from where it begins"
         assert client([poor]).get_miniblocks(ID, 1, 5) == [], "gone everywhere"
         poor.control("damage", {"stream": ID.hex(), "miniblock": 11})
         assert client([poor, rich]).get_stream(ID) == node.get_stream(ID)

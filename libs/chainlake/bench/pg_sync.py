@@ -10,8 +10,7 @@ from chainlake.bench.postgres import psycopg_driver
 from chainlake.cli.show import emit
 from chainlake.errors import Unavailable
 from chainlake.sync.client import Asking, ConnectClient
-from chainlake.sync.messages import Event
-from chainlake.sync.miniblock import Miniblock, open_miniblock
+from chainlake.sync.miniblock import Event, Miniblock
 
 TABLES = """
 CREATE TABLE stream_sync_state (
@@ -87,14 +86,14 @@ class SyncService:
                 "SELECT snapshot_miniblock, minipool_gen FROM stream_sync_state WHERE stream_id = %s", (stream_id,)
             ).fetchone()
             answer = client.get_stream(stream_id)
-            own = [open_miniblock(raw) for raw in answer.miniblocks[answer.snapshot_index if found is None else 0 :]]
+            own = [one.opened for one in answer.miniblocks[answer.snapshot_index if found is None else 0 :]]
             snapshot, gen = found or (own[0].number, own[0].number)
             if gen == answer.minipool_gen and not answer.minipool:
                 return
             gap: list[Miniblock] = []
             while gen < own[0].number and (not gap or gap[-1].number + 1 < own[0].number):
                 start = gap[-1].number + 1 if gap else gen
-                gap += [open_miniblock(raw) for raw in client.get_miniblocks(stream_id, start, own[0].number)]
+                gap += [one.opened for one in client.get_miniblocks(stream_id, start, own[0].number)]
             new = [block for block in [*gap, *own] if block.number >= gen]
             with self._connection.cursor() as cursor:
                 for block in new:

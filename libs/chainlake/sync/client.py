@@ -17,7 +17,7 @@ from chainlake.sources import wire
 from chainlake.sources.endpoint import Endpoint, endpoint
 from chainlake.sources.http_post import Passing, Poster, retry_after
 from chainlake.sources.rpc_client import FIRST_PAUSE, LONGEST_PAUSE, decode
-from chainlake.sync.fetch import opened, unsound
+from chainlake.sync.fetch import unsound
 from chainlake.sync.messages import (
     PAGE_FROM,
     PAGE_MINIBLOCKS,
@@ -27,7 +27,8 @@ from chainlake.sync.messages import (
     get_stream_request,
     read_answer,
 )
-from chainlake.sync.service import Refused
+from chainlake.sync.miniblock import Block
+from chainlake.sync.service import IsKnown, Refused
 from chainlake.sync.turns import Turns
 
 SERVICE = "/river.StreamService/"
@@ -83,18 +84,18 @@ class ConnectClient:
         self._turns = [Turns(how.rate, pause) for _ in urls]
         self._local = threading.local()
 
-    def get_stream(self, stream_id: bytes) -> Answer:
+    def get_stream(self, stream_id: bytes, is_known: IsKnown = lambda _: False) -> Answer:
         def read(data: bytes) -> Answer:
             answer = read_answer(wire.message(data, RESPONSE_STREAM))
             if not answer.miniblocks:
                 raise Passing("answered without a miniblock")
-            if reason := unsound(opened(answer.miniblocks)):
+            if not is_known(answer) and (reason := unsound(answer.miniblocks)):
                 raise Doubtful(reason, answer, 1)
             return answer
 
         return self._ask("GetStream", get_stream_request(stream_id), read)
 
-    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> Sequence[bytes]:
+    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> Sequence[Block]:
         while start < end:
             page = self._page(stream_id, start, min(end, start + self._how.page_size))
             if not isinstance(page, int):
@@ -102,19 +103,18 @@ class ConnectClient:
             start = page
         return []
 
-    def _page(self, stream_id: bytes, start: int, end: int) -> list[bytes] | int:
+    def _page(self, stream_id: bytes, start: int, end: int) -> list[Block] | int:
         """Miniblocks from [start, end), or where the server's begin if that is later."""
 
-        def read(data: bytes) -> list[bytes] | int:
-            page, begins = wire.messages(data, PAGE_MINIBLOCKS), wire.number(data, PAGE_FROM)
+        def read(data: bytes) -> list[Block] | int:
+            page, begins = [Block(raw) for raw in wire.messages(data, PAGE_MINIBLOCKS)], wire.number(data, PAGE_FROM)
             if not page and begins >= end:
                 raise Doubtful(f"has no miniblocks before {begins}", begins, begins)
             if not page:
                 raise Passing(f"answered without the miniblocks from {start} on")
-            blocks = opened(page)
-            if reason := unsound(blocks):
+            if reason := unsound(page):
                 raise Doubtful(reason, page, 1 << 62)
-            first = blocks[0].opened.number
+            first = page[0].opened.number
             if not start <= first < end:
                 raise Passing(f"answered with miniblock {first}, not with those from {start} to {end - 1}")
             if first > start:

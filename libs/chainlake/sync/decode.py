@@ -10,8 +10,8 @@ import pyarrow as pa
 from chainlake.encoding import short
 from chainlake.errors import BadInput
 from chainlake.sync.hashing import river_hash
-from chainlake.sync.messages import Answer, Event, event_fields, read_answer
-from chainlake.sync.miniblock import open_miniblock
+from chainlake.sync.messages import Answer, event_fields, read_answer
+from chainlake.sync.miniblock import Event, open_miniblock
 
 MICROS = 1_000
 MOST_MS = 1 << 47
