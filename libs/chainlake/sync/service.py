@@ -18,8 +18,8 @@ class StreamService(Protocol):
     """The nodes of some streams, behind one face."""
 
     def get_stream(self, stream_id: bytes, is_known: IsKnown) -> Answer:
-        """The stream from its last snapshot on, or from before it; at least one miniblock. An answer that `is_known` holds nothing
-        new, so its miniblocks need no check."""
+        """The stream from its last snapshot on, or from before it; at least one miniblock. An answer that `is_known` holds
+        nothing new, so its miniblocks need no check."""
         ...
 
     def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> Sequence[Block]:
