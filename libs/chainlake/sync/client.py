@@ -3,6 +3,9 @@
 What a node does not answer, answers with an error or unsoundly, the next one is asked for. When none is left, all are asked again
 after growing, jittered pauses, a bounded number of times. Only what every node says is believed of the bad: that there is no such
 stream, that old miniblocks are gone, that a miniblock is unsound.
+
+Thousands of streams share a client. So a node that could not be reached is asked last for a while, and once many requests in a
+row have reached none, the rest are refused at once: the next run will ask again.
 """
 
 import random
@@ -33,6 +36,7 @@ from chainlake.sync.turns import Turns
 
 SERVICE = "/river.StreamService/"
 MAX_RESPONSE = 256 << 20
+SILENT_SECONDS, UNHEARD = 30.0, 32
 FINAL_CODES = ("not_found", "invalid_argument", "unauthenticated", "permission_denied", "unimplemented", "failed_precondition")
 
 Found = TypeVar("Found")
@@ -83,6 +87,8 @@ class ConnectClient:
         self._pause = pause
         self._turns = [Turns(how.rate, pause) for _ in urls]
         self._local = threading.local()
+        self._silent_until = [0.0] * len(urls)
+        self._unheard = 0
 
     def get_stream(self, stream_id: bytes, is_known: IsKnown = lambda _: False) -> Answer:
         def read(data: bytes) -> Answer:
@@ -130,12 +136,15 @@ class ConnectClient:
 
     def _ask(self, method: str, body: bytes, read: Callable[[bytes], Found]) -> Found:
         """The first good answer; else the best of the doubtful ones, if every node was heard."""
+        if self._unheard >= UNHEARD:
+            raise Refused(f"no node could be reached for the last {UNHEARD} requests")
         said: dict[int, str] = {}
         for tries in range(1, self._how.retries + 2):
             waits: list[float] = []
             doubtful: dict[int, Doubtful] = {}
             final = 0
-            for number, node in enumerate(self._nodes):
+            for number in self._order():
+                node = self._nodes[number]
                 try:
                     return self._answer(number, method, body, read)
                 except Doubtful as doubt:
@@ -158,12 +167,24 @@ class ConnectClient:
             if tries <= self._how.retries:
                 backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1)) * random.uniform(0.5, 1.0)
                 self._pause(min(LONGEST_PAUSE, max([backoff, *waits])))
+        self._unheard += all(until > time.monotonic() for until in self._silent_until)
         raise Refused("; ".join(said[number] for number in sorted(said)) or "there is no node")
+
+    def _order(self) -> list[int]:
+        """Nodes by preference, those that could not be reached lately behind the others."""
+        now = time.monotonic()
+        return sorted(range(len(self._nodes)), key=lambda number: self._silent_until[number] > now)
 
     def _answer(self, number: int, method: str, body: bytes, read: Callable[[bytes], Found]) -> Found:
         node = self._nodes[number]
         self._turns[number].wait()
-        status, headers, data = self._posters()[number].post(body, node.target.rstrip("/") + SERVICE + method)
+        try:
+            status, headers, data = self._posters()[number].post(body, node.target.rstrip("/") + SERVICE + method)
+        except (Passing, Unavailable):
+            self._silent_until[number] = time.monotonic() + SILENT_SECONDS
+            raise
+        self._silent_until[number] = 0.0
+        self._unheard = 0
         if status != 200:
             code, message = _error(data)
             told = f"says {node.without_secrets(f'{code}: {message}')}" if code else f"answered HTTP {status}"

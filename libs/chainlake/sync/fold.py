@@ -121,7 +121,7 @@ class _Flat:
     def __init__(self, column: pa.Array, names: Sequence[str]) -> None:
         self.is_empty = pa.types.is_null(column.type) or pa.types.is_null(column.type.value_type)
         self._ends = [0] * (len(column) + 1) if self.is_empty else column.offsets.to_pylist()
-        self._values: Any = None if self.is_empty else column.values
+        self._values: Any = pa.nulls(0) if self.is_empty else column.values
         self.fields: list[list[Any]] = [[] if self.is_empty else self._values.field(name).to_pylist() for name in names]
 
     def places(self, row: int) -> range:
