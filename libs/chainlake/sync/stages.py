@@ -92,7 +92,7 @@ def _events(frame: DataFrame, tx_index: Column, number: Column, minipool: Column
 
 def gold(batch: Batch) -> Output:
     """Deliver what is new of each stream, in order and once; the state moves with it."""
-    folded = batch.keep(_streams(batch).mapInArrow(fold, FOLDED))
+    folded = batch.keep(streams_of(batch).mapInArrow(fold, FOLDED))
     delivered = _exploded(folded, "delivered")
     news = batch.keep(_unseen(batch, _due(batch, folded, delivered)))
     passes = _passes(batch, folded, news)
@@ -108,7 +108,7 @@ def gold(batch: Batch) -> Output:
     )
 
 
-def _streams(batch: Batch) -> DataFrame:
+def streams_of(batch: Batch) -> DataFrame:
     """One row per stream of the batch: its state before, what came, and what it was delivered at the numbers that came."""
     answers = batch.read("bronze.stream_answers")
     came = batch.read("bronze.stream_miniblocks")
