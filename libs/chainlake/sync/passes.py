@@ -132,7 +132,7 @@ class PassRun(RawRun):
         """Those of the hashes that raw holds a miniblock of."""
         asked = self.lake.spark.createDataFrame([(one,) for one in set(hashes)], "hash binary")
         held = self.snapshot().between("raw.transactions", {self.chain: (-1, self._height())}).select("hash")
-        return {bytes(row[0]) for row in asked.join(held, "hash", "left_semi").collect()}
+        return {bytes(row[0]) for row in held.join(F.broadcast(asked), "hash", "left_semi").distinct().collect()}
 
     def _commit_pass(self, frames: Sequence[DataFrame], rows: Sequence[Any], asked: int, timings: Timings) -> None:
         refused = [row for row in rows if row["status"] == REFUSED]
