@@ -70,7 +70,7 @@ def answers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def miniblocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each miniblock (`PLACE`, `payload`) opened, checked, and its events if it is sound. A miniblock may be large, so few are open
+    """Each miniblock (`PLACE`, `payload`) opened, checked, and its events if it is sound. They may be large, so few are open
     at a time."""
     for batch in (whole.slice(start, OPEN) for whole in batches for start in range(0, whole.num_rows, OPEN)):
         opened = [open_miniblock(raw) for raw in batch.column("payload").to_pylist()]

@@ -103,7 +103,7 @@ def gold(batch: Batch) -> Output:
     folded = batch.keep(streams_of(batch).mapInArrow(fold, FOLDED))
     delivered = _exploded(folded, "delivered")
     due = batch.keep(_due(batch, folded, delivered))
-    passes = batch.keep(_passes(batch, folded, due))
+    passes = _passes(batch, folded, due)
     return Output(
         {
             "gold.stream_sync_state": _exploded(folded, "states"),
@@ -163,7 +163,7 @@ def _due(batch: Batch, folded: DataFrame, delivered: DataFrame) -> DataFrame:
     pools = _exploded(folded, "passes").filter("minipool").select(*STREAM, "_height")
     waiting = events.filter("minipool").join(F.broadcast(pools), [*STREAM, "_height"], "left_semi")
     waiting = waiting.withColumns({"historical": F.lit(False), "duplicate": F.lit(False)})
-    due = batch.keep(held.select(*waiting.columns).unionByName(waiting))
+    due = held.select(*waiting.columns).unionByName(waiting)
     before = _among(batch.snapshot.between("gold.notifications", _before(batch)), due, [*STREAM, "event_hash"])
     before = before.select(*STREAM, "event_hash", F.lit(True).alias("before"))
     order = ["unsound", "duplicate", "_height", "minipool", "tx_index", "event_index"]
