@@ -175,8 +175,9 @@ class _Folding:
         self._marks = _Flat(batch.column("marks"), MARK)
         self._ours = _Flat(batch.column("ours"), OURS)
         state = batch.column("state")
-        nothing = [[None] * batch.num_rows] * len(STATE)
-        self._state = nothing if pa.types.is_null(state.type) else [state.field(name).to_pylist() for name in STATE]
+        nothing = pa.types.is_null(state.type)
+        known = {} if nothing else dict(zip([field.name for field in state.type], state.flatten(), strict=True))
+        self._state = [[None] * batch.num_rows if nothing else known[name].to_pylist() for name in STATE]
         self._states = _Lists("states", ("answer", *STATE, "last"))
         self._delivered = _Lists("delivered", ("answer", "mark", "delivered", "historical", "duplicate"))
         self._gaps = _Lists("gaps", ("answer", "from_miniblock", "to_miniblock", "reason"))
