@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainlake.errors import BadInput, BrokenPromise
-from chainlake.logs import planner
+from chainlake.logs import packed, planner
 from chainlake.logs.entries import Window
 from chainlake.logs.explain import BLOCK_FILTER, CHECK, INDEX
 from chainlake.logs.filter import LogFilter
@@ -21,6 +22,7 @@ from chainlake.logs.index import IndexReader
 from chainlake.logs.match import Matcher, _any_of
 from chainlake.logs.packed import SCHEMA, words_of
 from chainlake.logs.planner import Planner, windows
+from chainlake.logs.python_rows import python_rows
 from chainlake.logs.query import Answer, BlockNotFound, CorruptChunk, LogIndex, QueryTimedOut, QueryTooBroad, Settings
 from chainlake.logs.snapshot import BRONZE, GOLD, MERGES, RAW
 from tests.unit.logs_lake import Log, LogsLake
@@ -203,6 +205,7 @@ WAYS = {
     "late check": Way(Settings(group_rows=1), lambda monkeypatch: force_late_use(monkeypatch, CHECK)),
     "late check in runs": Way(Settings(group_rows=1, log_bytes=0), lambda monkeypatch: force_late_use(monkeypatch, CHECK), 40),
     "block filter": Way(Settings(group_rows=1), lambda monkeypatch: force_late_use(monkeypatch, BLOCK_FILTER)),
+    "many rows a group": Way(Settings(group_rows=1), lambda monkeypatch: monkeypatch.setattr(packed, "MANY_ROWS", 0), 40),
     "windows": Way(Settings(group_rows=1), force_windows),
     "short lists only": Way(Settings(group_rows=1, max_or_terms=2, too_broad="scan")),
 }
@@ -418,6 +421,14 @@ def test_values_that_the_fast_comparison_cannot_tell_apart_are_told_apart() -> N
     others = [np.array(words, "<u8").tobytes() for words in ([one, 1, 0, 0], [0, 0, 0, 0])]
     found = _any_of(words_of("topic0", [*same, *others]), words_of("topic0", same))
     assert found.tolist() == [True, True, False, False]
+
+
+def test_rows_as_python_values_are_those_of_the_columns() -> None:
+    second = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    times = pa.chunked_array([[second, None], [second]], pa.timestamp("us", "UTC"))
+    logs = pa.table({"log_id": [7, 8, 9], "block_timestamp": times, "topic0": pa.array([b"a", None, b""], pa.binary())})
+    assert python_rows(logs) == [(7, second, b"a"), (8, None, None), (9, second, b"")]
+    assert python_rows(logs.slice(0, 0)) == []
 
 
 def test_wildcards_still_ask_for_as_many_topics(plain: LogsLake) -> None:

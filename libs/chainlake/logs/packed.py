@@ -16,6 +16,7 @@ from chainlake.errors import BrokenPromise
 from chainlake.serve.arrays import Longs, flags, numbers, offsets, one_chunk, to_arrow
 
 Records = npt.NDArray[np.void]
+Ints = npt.NDArray[np.int32]
 
 TOPICS = ("topic0", "topic1", "topic2", "topic3")
 WIDTHS = {"block_hash": 32, "transaction_hash": 32, "address": 20, **dict.fromkeys(TOPICS, 32)}
@@ -39,6 +40,10 @@ RECORD = np.dtype(
     ]
 )
 PLAIN = np.dtype((np.void, RECORD.itemsize))
+MOST_DATA = (1 << 31) - 1
+"""Bytes that one array of binary values can hold."""
+MANY_ROWS = 32
+"""Rows per group from which on Arrow picks them faster than Python."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,10 @@ class PackedLogs:
     ids: Longs
     plain: Records
     data: pa.Array
+    edges: Ints
+    """Where the data of each log starts, and where that of the last one ends."""
+    first: int | None
+    """The first id if all ids follow each other, as they nearly always do."""
 
     @property
     def nbytes(self) -> int:
@@ -55,16 +64,11 @@ class PackedLogs:
 
     def places(self, wanted: Longs) -> Longs:
         """Where those of the wanted ids are that this group has."""
+        if self.first is not None and self.first <= wanted[0] and wanted[-1] < self.first + len(self.ids):
+            return wanted - self.first
         places = self.ids.searchsorted(wanted)
         found = self.ids.take(places, mode="clip") == wanted if len(self.ids) else np.zeros(len(wanted), np.bool_)
         return places if found.all() else places[found]
-
-    def data_at(self, places: Longs) -> pa.Array:
-        """The data of some rows; of neighbours without copying."""
-        first, last = int(places[0]), int(places[-1])
-        if last - first + 1 == len(places):
-            return self.data.slice(first, len(places))
-        return self.data.take(to_arrow(places))
 
 
 def pack(rows: pa.Table) -> PackedLogs:
@@ -78,7 +82,9 @@ def pack(rows: pa.Table) -> PackedLogs:
     for name in WIDTHS:
         present = slice(None) if name not in TOPICS else records["topic_count"] > TOPICS.index(name)
         records[name][present] = _words(rows, name)
-    return PackedLogs(np.ascontiguousarray(records["log_id"]), records.view(PLAIN), one_chunk(rows["data"]))
+    ids, data = np.ascontiguousarray(records["log_id"]), one_chunk(rows["data"])
+    dense = len(ids) and ids[-1] - ids[0] + 1 == len(ids)
+    return PackedLogs(ids, records.view(PLAIN), data, offsets(data), int(ids[0]) if dense else None)
 
 
 def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:
@@ -90,6 +96,33 @@ def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:
         group.plain.take(places, out=found[start:end], mode="clip")
         start = end
     return found.view(RECORD)
+
+
+def data_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> list[pa.Array]:
+    """The data at some places of several groups, one after the other. Few rows of many groups are joined as bytes."""
+    rows = sum(len(places) for _, places in parts)
+    if rows >= MANY_ROWS * len(parts):
+        return [_slice_or_take(group.data, places) for group, places in parts]
+    edges = np.zeros(rows + 1, np.int64)
+    pieces: list[memoryview] = []
+    done = 0
+    for group, places in parts:
+        starts, ends = group.edges.take(places), group.edges.take(places + 1)
+        edges[done + 1 : done + 1 + len(places)] = ends - starts
+        done += len(places)
+        held = memoryview(group.data.buffers()[2] or b"")
+        pieces += [held[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    np.cumsum(edges, out=edges)
+    if edges[-1] > MOST_DATA:
+        return [_slice_or_take(group.data, places) for group, places in parts]
+    buffers = [None, pa.py_buffer(edges.astype(np.int32)), pa.py_buffer(b"".join(pieces))]
+    return [pa.Array.from_buffers(pa.binary(), rows, buffers)]
+
+
+def _slice_or_take(data: pa.Array, places: Longs) -> pa.Array:
+    """Of neighbours without copying."""
+    first, last = int(places[0]), int(places[-1])
+    return data.slice(first, len(places)) if last - first + 1 == len(places) else data.take(to_arrow(places))
 
 
 def unpack(records: Records, data: Sequence[pa.Array]) -> pa.Table:
