@@ -5,7 +5,10 @@ transaction, so whenever the process ends, the next one goes on with the first e
 """
 
 import argparse
+import os
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 from chainlake.lake import Lake, open_lake
@@ -34,6 +37,13 @@ def done(file: Path) -> list[tuple[int, bytes]]:
     """Offset and hash of every event that was dealt with, in order."""
     with sqlite3.connect(file) as database:
         return list(database.execute("SELECT offset, event_hash FROM done ORDER BY offset"))
+
+
+def run(file: Path, chain: str, *, catalog: str = "", schema_prefix: str = "", die_after: int = 0) -> int:
+    """The bot in a process of its own, which is killed after so many events if asked; how the process ended."""
+    command = [sys.executable, "-m", "chainlake.demo.bot", str(file), chain, "--catalog", catalog, "--schema-prefix", schema_prefix]
+    dying = {"LAKE_FAILPOINT": f"bot_after_event:{die_after}"} if die_after else {}
+    return subprocess.run(command, env={**os.environ, **dying}, check=False).returncode
 
 
 def _last(database: sqlite3.Connection) -> int:

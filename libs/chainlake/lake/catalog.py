@@ -13,6 +13,7 @@ from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from chainlake.errors import BadInput
 from chainlake.lake import views
@@ -167,7 +168,8 @@ class Catalog:
 
     def _physical_columns(self, schema: str, name: str) -> dict[str, tuple[str, bool]]:
         path = self._path(schema, name)
-        found = schema_of(path) if path else self._spark.table(f"{self.namespace.schema(schema)}.`{name}`").schema
+        by_spark = f"{self.namespace.schema(schema)}.`{name}`"
+        found = StructType.fromJson(schema_of(path)) if path else self._spark.table(by_spark).schema
         return {field.name: (field.dataType.simpleString(), field.nullable) for field in found.fields}
 
     def _path(self, schema: str, name: str) -> Path | None:

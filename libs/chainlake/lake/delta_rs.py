@@ -17,7 +17,6 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
-from pyspark.sql.types import StructType
 
 from chainlake.errors import Unavailable, first_line
 
@@ -39,10 +38,11 @@ def open_table(path: Path) -> DeltaRs:
     return DeltaRs(str(path))
 
 
-def schema_of(path: Path) -> StructType:
-    """The table's columns, as Spark knows them."""
+def schema_of(path: Path) -> dict[str, Any]:
+    """The table's columns, as Delta's log has them."""
     try:
-        return StructType.fromJson(json.loads(open_table(path).schema().to_json()))
+        found: dict[str, Any] = json.loads(open_table(path).schema().to_json())
+        return found
     except (DeltaError, OSError) as error:
         raise _unreadable(path, error) from None
 
