@@ -1,9 +1,11 @@
 """One Spark server and one lake for the whole run; tests use chains of their own, or a lake of their own by prefix."""
 
+import io
 import itertools
 import os
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -104,10 +106,14 @@ def chain(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="session")
 def demo_home(home: Home) -> Path:
-    """The shared home with the demo chains, as `make run` makes it, only smaller."""
+    """The shared home with the demo chains, as `make run` makes it, only smaller. The second time it does nothing but say so."""
     from chainlake.cli.main import main
 
-    assert main(["up", "--size", "tiny", "--home", str(home.path)]) == 0
+    up = ["up", "--size", "tiny", "--home", str(home.path)]
+    assert main(up) == 0
+    with redirect_stdout(io.StringIO()) as said:
+        assert main(up) == 0
+    assert "nothing to do" in said.getvalue()
     return home.path
 
 

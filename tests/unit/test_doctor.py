@@ -119,6 +119,14 @@ def test_packages_are_compared_with_the_pinned_ones(tmp_path: Path) -> None:
     assert rivals.level is Level.PROBLEM
 
 
+def test_the_environment_of_databricks_connect_has_pins_and_remedies_of_its_own() -> None:
+    have = {"databricks-connect": "18.3.7"}
+    assert software.for_workspace(have.get) and not software.for_workspace({**have, "pyspark": "4.1.4"}.get)
+    found = software.packages(find=have.get)
+    assert all(one.remedy == "pip install -r requirements-connect.txt" for one in found)
+    assert not any("delta-spark" in one.what or "mlflow" in one.what for one in found), "what a workspace has, or nobody needs"
+
+
 def test_homes_that_cannot_be_used_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     assert places.home(tmp_path / "file")[0].level is Level.PROBLEM

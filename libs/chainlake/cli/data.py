@@ -5,6 +5,7 @@ import os
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from chainlake.cli.show import emit, emit_json, seconds, table
@@ -284,7 +285,7 @@ def _tables(given: argparse.Namespace) -> int:
         emit(
             table(
                 ["table", "kind", "key", "description"],
-                [(t.name, t.kind, ", ".join(t.key), t.description[:80]) for t in tables.values()],
+                [(t.name, t.kind, ", ".join(t.key), shorten(t.description, 80, placeholder=" …")) for t in tables.values()],
             )
         )
     return 0

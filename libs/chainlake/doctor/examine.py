@@ -16,6 +16,9 @@ Check = Callable[[], Finding | list[Finding]]
 def examine(home: Path, port: int) -> list[Finding]:
     """What there is to say, one line each."""
     prefix = os.environ.get("LAKE_PREFIX", "")
+    spark: Sequence[tuple[str, Check]] = (("java", software.java), ("jars", software.delta_jars))
+    if software.for_workspace():
+        spark = (("workspace", software.workspace),)
     checks: Sequence[tuple[str, Check]] = (
         ("cores", machine.cores),
         ("memory", lambda: machine.memory(machine.total_memory(), os.environ)),
@@ -24,8 +27,7 @@ def examine(home: Path, port: int) -> list[Finding]:
         ("temporary files", lambda: machine.disk("temporary files", Path(tempfile.gettempdir()))),
         ("python", software.python),
         ("packages", software.packages),
-        ("java", software.java),
-        ("jars", software.delta_jars),
+        *spark,
         ("loopback", machine.loopback),
         ("gateway port", lambda: machine.gateway_port(port)),
         ("home", lambda: places.home(home)),

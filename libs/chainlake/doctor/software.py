@@ -61,15 +61,31 @@ def installed(name: str) -> str | None:
         return None
 
 
+def for_workspace(find: Installed = installed) -> bool:
+    """Whether this is the environment of databricks-connect, in which Spark is the workspace's."""
+    return find("databricks-connect") is not None and find("pyspark") is None
+
+
+def workspace() -> Finding:
+    """Which workspace databricks-connect would ask. It is not asked."""
+    from databricks.sdk.core import Config
+
+    try:
+        return ok("workspace", f"{Config().host} is set up")
+    except ValueError as error:
+        return problem("workspace", str(error).split(",")[0], "set DATABRICKS_HOST and a way to log in")
+
+
 def packages(requirements: Path | None = None, find: Installed = installed) -> list[Finding]:
     """Installed packages against the pinned ones."""
     if requirements is None:
         try:
-            requirements = project_root() / "requirements.txt"
+            requirements = project_root() / ("requirements-connect.txt" if for_workspace(find) else "requirements.txt")
         except BadInput:
             return [ok("packages", "not a checkout, so nothing is pinned")]
     needed, extra = pinned(requirements.read_text(encoding="utf-8").splitlines())
-    findings = [*_compared(needed, find, problem), *_compared(extra, find, warning), *_rivals(find)]
+    remedy = f"pip install -r {requirements.name}" if for_workspace(find) else SET_UP
+    findings = [*_compared(needed, find, problem, remedy), *_compared(extra, find, warning, remedy), *_rivals(find)]
     return findings or [ok("packages", f"{len(needed) + len(extra)} as pinned in {requirements.name}")]
 
 
@@ -88,15 +104,17 @@ def pinned(lines: Iterable[str]) -> tuple[list[Requirement], list[Requirement]]:
     return groups
 
 
-def _compared(wanted: Iterable[Requirement], find: Installed, missing: Callable[[str, str, str], Finding]) -> list[Finding]:
+def _compared(
+    wanted: Iterable[Requirement], find: Installed, missing: Callable[[str, str, str], Finding], remedy: str
+) -> list[Finding]:
     found = []
     for requirement in wanted:
         have = find(requirement.name)
         if have is None:
-            found.append(missing("packages", f"{requirement.name} is not installed", SET_UP))
+            found.append(missing("packages", f"{requirement.name} is not installed", remedy))
         elif not requirement.specifier.contains(have, prereleases=True):
             what = f"{requirement.name} is {have}, pinned is {str(requirement.specifier).removeprefix('==')}"
-            found.append(warning("packages", what, SET_UP))
+            found.append(warning("packages", what, remedy))
     return found
 
 

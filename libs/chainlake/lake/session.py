@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from chainlake.errors import Unavailable, first_line
 from chainlake.lake import server
 from chainlake.lake.home import Home, find_home
 
@@ -85,5 +86,9 @@ def _has_databricks_connect() -> bool:
 def _databricks_connect() -> SparkSession:
     from databricks.connect import DatabricksSession
 
-    session: SparkSession = DatabricksSession.builder.getOrCreate()
+    try:
+        session: SparkSession = DatabricksSession.builder.getOrCreate()
+    except Exception as error:  # whatever is wrong with credentials, network or workspace
+        why = first_line(error).rstrip(".")
+        raise Unavailable(f"no session of a Databricks workspace: {why}; set DATABRICKS_HOST and a way to log in") from None
     return session
