@@ -81,9 +81,18 @@ class CageLake:
             self._write(name, rows[name], fields, self.seq)
         self._ledger(ADVANCE, low, low + len(history))
 
-    def roll_back(self, low: int, height: int) -> None:
+    def roll_back(self, low: int, height: int, state: Replay | None = None) -> None:
+        """Back to a block. With the state then, the lake can go on from there."""
         self.seq += 1
         self._ledger(ROLLBACK, low, height)
+        if state is not None:
+            self.before = state
+            self.tries = {token: _rows(mpf.Trie.of(facts)) for token, facts in state.facts.items()}
+            trees = {part: csmt.Tree(None, utxo_fold.to_path(part)) for part in utxo_fold.PARTS}
+            for place, output in state.utxos.items():
+                key = csmt.txin_key(*place)
+                trees[utxo_fold.to_text(csmt.part_of(key, utxo_fold.PART_DEPTH))].insert(key, output.raw)
+            self.tree = {part: _rows(tree) for part, tree in trees.items()}
 
     def _utxos(self, rows: dict[str, list[Row]], height: int, state: Replay) -> None:
         old = {} if self.genesis is not None else self.before.utxos
@@ -150,6 +159,10 @@ def _request(height: int, place: TxIn, was: Replay, state: Replay) -> Row:
     request = (was if gone else state).requests[place]
     own = {"_height": height, "_deleted": gone, "tx_id": place.tx_id, "tx_index": place.number}
     return {**own, **request._asdict(), "operation": request.operation, "created_height": height}
+
+
+def _rows(tree: mpf.Trie | csmt.Tree) -> dict[bytes, bytes]:
+    return {path: row for path, row in tree.changes().items() if row is not None}
 
 
 def _keep(kept: dict[bytes, bytes], changed: dict[bytes, bytes | None]) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from chainlake.cage.decode import decode_block
 from chainlake.cage.draw import draw_trie, steps_of
@@ -27,6 +29,10 @@ from tests.unit.cage_making import canonical, replayed
 
 SEED = 5
 HISTORY = replayed(canonical(list(cage.chain(40, SEED, forks={}))), SEED)
+FORKED = list(cage.chain(24, SEED, forks={14: 8}))
+BRANCHES = [
+    replayed([decode_block(b.raw) for b in FORKED if b.abandoned is lost or b.height <= 14], SEED) for lost in (False, True)
+]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +58,30 @@ def test_after_a_rollback_the_past_is_the_present(tmp_path: Path) -> None:
     ask(reader, HISTORY[:12], random.Random(4))
     with pytest.raises(BadInput, match="height 12 of c is not there: there are 0 to 11"):
         reader.tokens(12)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.data())
+def test_after_any_advances_rollbacks_and_forks_all_is_as_it_was_at_that_block(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Two branches part after block 14. The lake goes on along one of them, back, on along another, and so on."""
+    home = tmp_path_factory.mktemp("branches")
+    lake, now, head = CageLake(home, SEED), BRANCHES[0], 0
+    lake.advance(-1, now[:1])
+    reader = CageReader(home, CHAIN)
+    for _ in range(data.draw(st.integers(2, 5))):
+        if head > 0 and data.draw(st.booleans()):
+            back = data.draw(st.integers(0, head - 1))
+            lake.roll_back(head, back, now[back][0])
+            head = back
+            now = data.draw(st.sampled_from(BRANCHES)) if head <= 14 else now
+        elif head < len(now) - 1:
+            high = data.draw(st.integers(head + 1, len(now) - 1))
+            lake.advance(head, now[head + 1 : high + 1])
+            head = high
+        assert reader.at()[1] == head
+        ask(reader, now[: head + 1], random.Random(head), 2)
 
 
 def test_an_output_with_the_hash_of_its_datum_is_answered_with_the_datum_once_a_transaction_has_shown_it(tmp_path: Path) -> None:

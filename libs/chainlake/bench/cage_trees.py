@@ -1,16 +1,15 @@
 """The trees of the cage by themselves: operations and proofs a second, from rows as tables keep them, for trees of all sizes."""
 
 import random
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from chainlake.bench.report import Result
+from chainlake.bench.report import Result, timed
 from chainlake.merkle import csmt, mpf
 from chainlake.merkle.mpf import Operation
 
 REFERENCE = "reference in JavaScript, as published"
 INSERTS, PROOFS = 770.0, 1_500.0
-BATCH = 2_000
+BATCH, SINGLE = 2_000, 200
 
 
 def trees(quick: bool) -> Iterator[Result]:
@@ -25,14 +24,14 @@ def trees(quick: bool) -> Iterator[Result]:
 def _single(count: int) -> Iterator[Result]:
     """One operation at a time with a root after each; then proofs."""
     trie = mpf.Trie()
-    seconds = _timed(lambda: [_insert(trie, n) for n in range(count)])
+    seconds = timed(lambda: [_insert(trie, n) for n in range(count)], 1)
     yield Result("trie, single inserts, a root after each", count / seconds, "1/s", REFERENCE, INSERTS, higher_is_better=True)
     keys = [_key(n) for n in random.Random(1).sample(range(count), min(count, BATCH))]
-    seconds = _timed(lambda: [trie.prove(key) for key in keys])
+    seconds = timed(lambda: [trie.prove(key) for key in keys])
     yield Result("trie, proofs", len(keys) / seconds, "1/s", REFERENCE, PROOFS, higher_is_better=True)
     proofs = [trie.prove(key) for key in keys]
     root = trie.root()
-    seconds = _timed(lambda: [mpf.verify(root, key, b"value", proof) for key, proof in zip(keys, proofs, strict=True)])
+    seconds = timed(lambda: [mpf.verify(root, key, b"value", proof) for key, proof in zip(keys, proofs, strict=True)])
     yield Result("trie, proofs verified", len(keys) / seconds, "1/s", higher_is_better=True)
 
 
@@ -48,8 +47,15 @@ def _trie_of(size: int) -> Iterator[Result]:
         (done,) = mpf.apply(mpf.Trie(stored, root), [operations])
         assert done.rows
 
-    rate = len(operations) / _timed(batch)
+    def alone() -> None:
+        for one in operations[:SINGLE]:
+            (done,) = mpf.apply(mpf.Trie(stored, root), [[one]])
+            assert done.rows
+
+    rate = len(operations) / timed(batch)
     yield Result(f"{name}, updated in a batch, from rows to rows", rate, "1/s", REFERENCE, INSERTS, higher_is_better=True)
+    rate = min(SINGLE, len(operations)) / timed(alone)
+    yield Result(f"{name}, updated one by one, from rows to rows", rate, "1/s", REFERENCE, INSERTS, higher_is_better=True)
 
 
 def _utxos_of(size: int) -> Iterator[Result]:
@@ -65,7 +71,7 @@ def _utxos_of(size: int) -> Iterator[Result]:
         (done,) = csmt.apply(csmt.Tree(stored, base), [changes])
         assert done.rows
 
-    yield Result(f"{name}, changed in a batch, from rows to rows", len(changes) / _timed(batch), "1/s", higher_is_better=True)
+    yield Result(f"{name}, changed in a batch, from rows to rows", len(changes) / timed(batch), "1/s", higher_is_better=True)
 
 
 def _insert(trie: mpf.Trie, number: int) -> bytes:
@@ -82,7 +88,7 @@ def _trie_rows(size: int) -> tuple[float, bytes, dict[bytes, bytes]]:
             trie.insert(_key(number), b"value")
         return trie.root()
 
-    return _timed(fill), trie.root(), {path: row for path, row in trie.changes().items() if row is not None}
+    return timed(fill, 1), trie.root(), {path: row for path, row in trie.changes().items() if row is not None}
 
 
 def _utxo_rows(size: int, base: bytes) -> tuple[float, dict[bytes, bytes]]:
@@ -94,7 +100,7 @@ def _utxo_rows(size: int, base: bytes) -> tuple[float, dict[bytes, bytes]]:
             tree.insert(place, b"output")
         return tree.root()
 
-    return _timed(fill), {path: row for path, row in tree.changes().items() if row is not None}
+    return timed(fill, 1), {path: row for path, row in tree.changes().items() if row is not None}
 
 
 def _key(number: int) -> bytes:
@@ -103,9 +109,3 @@ def _key(number: int) -> bytes:
 
 def _place(number: int) -> bytes:
     return csmt.txin_key(mpf.root({b"%d" % number: b""}), number % 3)
-
-
-def _timed(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
