@@ -82,7 +82,7 @@ def _placements(batch: Batch, images: DataFrame) -> DataFrame:
     """Streams that somebody wanted to create or to move, and those that a chain began with. Miniblocks, which are most of what
     happens, place nothing."""
     txs = batch.read("bronze.shard_txs").filter(F.col("op").isin(decode.CREATE, decode.PLACEMENT))
-    found = txs.select("_chain", "_height", F.col("operations")[0]["stream_id"].alias("stream_id"))
+    found = txs.select("_chain", "_height", F.get("operations", F.lit(0))["stream_id"].alias("stream_id"))
     for chain, (low, high) in batch.ranges.items():
         if low < int(batch.options[chain].get(SNAPSHOT, low)) <= high:
             own = images.filter((F.col("_chain") == chain) & (F.col("_height") == int(batch.options[chain][SNAPSHOT])))
