@@ -1,8 +1,8 @@
 """Blocks folded part by part: the streams whose path begins with the same two hex digits, and their part of the tree.
 
-Rows of three kinds come sorted by chain, part and kind: tree rows, streams as they were before the batch, then operations by
-stream and place. A part needs nothing of the others, so Spark runs as many side by side as it likes. What comes out, again in one
-schema: after-images of streams, results of operations, and tree rows that changed.
+Rows of three kinds come part by part, in any order within one: tree rows, streams as they were before the batch, and operations.
+A part needs nothing of the others, so Spark runs as many side by side as it likes. What comes out, again in one schema:
+after-images of streams, results of operations, and tree rows that changed.
 """
 
 import gc
@@ -10,13 +10,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import accumulate, groupby, pairwise, repeat
-from itertools import chain as each
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chainlake.errors import BrokenPromise
 from chainlake.merkle.smt import leaf_hash
 from chainlake.merkle.smt_fold import Update, fold_part
 from chainlake.merkle.smt_nodes import Node
@@ -26,14 +26,15 @@ from chainlake.shards.registry import NodeRegistry
 from chainlake.shards.state import StreamState, value_of
 
 NODE, STATE, OPERATION = 0, 1, 2
-"""Kinds of rows that come in, in the order in which they are needed."""
+"""Kinds of rows that come in."""
 
 INPUT = (
     *("kind", "_chain", "part", "stream_id", "_height", "tx_index", "item", "op", "prev_miniblock_hash", "last_miniblock_hash"),
     *("last_miniblock_num", "nodes", "addresses", "replication_factor", "sealed", "created_height", "updated_height"),
     *("prefix", "leaves", "hash", "key"),
 )
-SORTED_BY = ("_chain", "part", "kind", "stream_id", "_height", "tx_index", "item")
+PART = ("_chain", "part")
+ORDERED = [(name, "ascending") for name in ("stream_id", "_height", "tx_index", "item")]
 COLUMNS = {
     NODE: ("_height", "prefix", "leaves", "hash", "key"),
     STATE: StreamState._fields,
@@ -83,21 +84,16 @@ Columns = Mapping[str, Any]
 Row = tuple[Any, ...]
 
 
-class Run(NamedTuple):
-    """Rows of one chain, part and kind that lie beside each other, with the columns of their kind."""
-
-    chain: str
-    part: str
-    kind: int
-    rows: Iterable[Row]
-
-
 def fold_parts(batches: Iterable[pa.RecordBatch], registries: Mapping[str, NodeRegistry]) -> Iterator[pa.RecordBatch]:
     """What the rows of whole parts become."""
     made = _Made()
+    seen: set[tuple[str, str]] = set()
     with _no_collection():
         for (chain, part), runs in groupby(_runs(batches), key=itemgetter(0, 1)):
-            _fold(made, chain, part, runs, registries[chain])
+            if (chain, part) in seen:
+                raise BrokenPromise(f"rows of part {part} of {chain} came apart: all of a part have to lie beside each other")
+            seen.add((chain, part))
+            _fold(made, chain, part, pa.Table.from_batches([run[2] for run in runs]), registries[chain])
             if made.count >= ENOUGH_ROWS:
                 yield from made.take()
         yield from made.take()
@@ -115,22 +111,30 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[Run]:
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, str, pa.RecordBatch]]:
+    """Rows of one part that lie beside each other in a batch."""
     for batch in batches:
-        edges = {edge for name in SORTED_BY[:3] for edge in pc.run_end_encode(batch.column(name)).run_ends.to_pylist()}
+        edges = {edge for name in PART for edge in pc.run_end_encode(batch.column(name)).run_ends.to_pylist()}
         for low, high in pairwise([0, *sorted(edges)]):
             rows = batch.slice(low, high - low)
-            chain, part, kind = (rows.column(name)[0].as_py() for name in SORTED_BY[:3])
-            yield Run(chain, part, kind, zip(*(rows.column(name).to_pylist() for name in COLUMNS[kind]), strict=True))
+            chain, part = (rows.column(name)[0].as_py() for name in PART)
+            yield chain, part, rows
 
 
-def _fold(made: "_Made", chain: str, part: str, runs: Iterable[Run], registry: NodeRegistry) -> None:
-    rows = {kind: each.from_iterable([run.rows for run in of_kind]) for kind, of_kind in groupby(runs, key=itemgetter(2))}
-    stored = map(Node._make, rows.get(NODE, ()))
-    states = {row[0]: _state(row) for row in rows.get(STATE, ())}
+def _of_kind(rows: pa.Table, kind: int) -> pa.Table:
+    return rows.filter(pc.equal(rows["kind"], kind)).select(COLUMNS[kind])
+
+
+def _tuples(rows: pa.Table) -> Iterator[Row]:
+    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+
+def _fold(made: "_Made", chain: str, part: str, rows: pa.Table, registry: NodeRegistry) -> None:
+    stored = map(Node._make, _tuples(_of_kind(rows, NODE)))
+    states = {row[0]: _state(row) for row in _tuples(_of_kind(rows, STATE))}
     results: list[OperationResult] = []
     images: list[StreamState] = []
-    for stream_id, operations in groupby(rows.get(OPERATION, ()), key=itemgetter(0)):
+    for stream_id, operations in groupby(_tuples(_of_kind(rows, OPERATION).sort_by(ORDERED)), key=itemgetter(0)):
         folded = fold_stream(states.get(stream_id), map(_operation, operations), registry)
         results.extend(folded.results)
         images.extend(folded.images)
