@@ -14,8 +14,8 @@ from chainlake.demo.write import write_demo
 from chainlake.lake import Lake, failpoint, open_lake
 from chainlake.lake.ddl import load
 from chainlake.lake.home import find_home
-from chainlake.lake.stage import Stage
 from chainlake.paths import tables_dir
+from chainlake.stages import all_stages
 
 PREFIX = "rehearsal_"
 STAGES = ("raw.logs", "bronze.logs")
@@ -23,15 +23,20 @@ STAGES = ("raw.logs", "bronze.logs")
 
 def scratch_lake(catalog: str = "", schema_prefix: str = "", names: Sequence[str] = STAGES) -> Lake:
     """The lake for trying things, with the stages of these names."""
-    stages = _stages(names)
+    return open_part(names, catalog=catalog, schema_prefix=f"{schema_prefix}{PREFIX}")
+
+
+def open_part(names: Sequence[str], home: str | None = None, catalog: str = "", schema_prefix: str = "") -> Lake:
+    """A lake that has some of the stages, and no tables but theirs: to make all of them takes a while."""
+    stages = tuple(stage for stage in all_stages() if stage.name in names)
     wanted = {table for stage in stages for table in stage.tables}
     with tempfile.TemporaryDirectory() as directory:
         for name in (name for name in load(tables_dir()) if name in wanted):
             layer, table = name.split(".")
             (Path(directory) / layer).mkdir(exist_ok=True)
             shutil.copy(tables_dir() / layer / f"{table}.sql", Path(directory) / layer)
-        prefix = f"{schema_prefix}{PREFIX}"
-        return open_lake(catalog=catalog, schema_prefix=prefix, stages=stages, directories=[Path(directory)], standard=False)
+        where = {"catalog": catalog, "schema_prefix": schema_prefix}
+        return open_lake(home, **where, stages=stages, directories=[Path(directory)], standard=False)
 
 
 def new_chain(lake: Lake, size: str = "tiny") -> str:
@@ -67,9 +72,3 @@ def opening(lake: Lake) -> str:
     where = (lake.namespace.catalog, lake.namespace.prefix.removesuffix(PREFIX), [stage.name for stage in lake.stages.all()])
     home = f"import os; os.environ['LAKE_HOME'] = {str(find_home().path)!r}"
     return f"{home}; from chainlake.rehearsal import scratch_lake; lake = scratch_lake(*{where!r})"
-
-
-def _stages(names: Sequence[str]) -> tuple[Stage, ...]:
-    from chainlake.stages import all_stages
-
-    return tuple(stage for stage in all_stages() if stage.name in names)

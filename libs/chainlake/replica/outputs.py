@@ -21,7 +21,7 @@ def tables(meta: DataFrame, shards: DataFrame, rows: DataFrame) -> dict[str, Dat
         "silver.data_rows": of_kind(rows, row_fold.ROW),
         "silver.dropped_rows": of_kind(rows, row_fold.ASIDE),
         "silver.pending_commands": of_kind(shards, shard_fold.PENDING).withColumnRenamed("watermark", "effective_meta_index"),
-        "silver.applied": applied.unionByName(_meta_applied(meta)),
+        "silver.applied": applied.unionByName(_meta_applied(meta)).coalesce(1),
         "silver.command_results": _results(meta, shards, rows),
     }
 
