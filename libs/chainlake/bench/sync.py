@@ -40,7 +40,7 @@ class Size:
     gap_events: int
 
 
-FULL = Size(persisted=1_000_000, streams=10_000, passes=2, gap_streams=100, gap_miniblocks=200, gap_events=50)
+FULL = Size(persisted=1_000_000, streams=5_000, passes=2, gap_streams=100, gap_miniblocks=200, gap_events=50)
 QUICK = Size(persisted=50_000, streams=100, passes=2, gap_streams=20, gap_miniblocks=50, gap_events=20)
 
 

@@ -11,7 +11,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
@@ -101,7 +100,7 @@ class PassRun(RawRun):
         return self.snapshot().state(HEADS_TABLE, {self.chain: self._height()}).select("stream_id", *HEAD_COLUMNS)
 
     def _wanted(self, asked: Sequence[bytes]) -> DataFrame:
-        wanted = self.lake.spark.createDataFrame(pa.table({"stream_id": pa.array(asked, pa.binary())}))
+        wanted = self.lake.spark.createDataFrame([(one,) for one in asked], "stream_id binary")
         return wanted.join(self._heads(), "stream_id", "left").select(
             "*", *(F.lit(None).cast(kind).alias(name) for name, kind in _base_types())
         )
