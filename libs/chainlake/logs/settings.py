@@ -29,6 +29,8 @@ class Settings:
     """What happens to a longer list: the query is refused, or its blocks are looked through."""
     group_rows: int = 2000
     """Logs that a row group of bronze.evm_logs usually has: what the planner's estimates rest on."""
+    few_candidates: int = 8
+    """So few are fetched and compared at once, without asking the index about the filter's other clauses."""
     query_seconds: float | None = None
     """A query that takes longer ends with an error; None: it may take as long as it needs."""
     threads: int = 2
