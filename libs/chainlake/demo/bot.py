@@ -41,7 +41,17 @@ def done(file: Path) -> list[tuple[int, bytes]]:
 
 def run(file: Path, chain: str, *, catalog: str = "", schema_prefix: str = "", die_after: int = 0) -> int:
     """The bot in a process of its own, which is killed after so many events if asked; how the process ended."""
-    command = [sys.executable, "-m", "chainlake.demo.bot", str(file), chain, "--catalog", catalog, "--schema-prefix", schema_prefix]
+    command = [
+        sys.executable,
+        "-m",
+        "chainlake.demo.bot",
+        str(file),
+        chain,
+        "--catalog",
+        catalog,
+        "--schema-prefix",
+        schema_prefix,
+    ]
     dying = {"LAKE_FAILPOINT": f"bot_after_event:{die_after}"} if die_after else {}
     return subprocess.run(command, env={**os.environ, **dying}, check=False).returncode
 
