@@ -16,23 +16,11 @@ EXAMPLE = """the rejoin story:
   lake replica start shop --replicas a,b,c
   lake replica isolate shop c --from meta
   lake replica propose shop '{"type":"CreateNamespace","namespace_id":"app"}'
-  lake replica propose shop '{"type":"CreateUser","user_id":"alice","role":"user"}'
-  lake replica propose shop '{"type":"CreateTable","table_id":"app.t","columns":["id","v"],"primary_key":"id"}'
-  lake replica propose shop '{"type":"Insert","table_id":"app.t","user_id":"alice","rows":[{"id":1,"v":"x"}]}'
-  lake replica deliver shop && lake run replica
-  lake replica read shop-c app.t --user alice       (refused: it waits for Meta index 3)
-  lake replica rejoin shop c && lake replica deliver shop && lake run replica
-  lake replica read shop-c app.t --user alice       (the row)"""
-EXAMPLES = {
-    "health": "lake replica health demo-replica-c --json",
-    "read": "lake replica read shop-c app.t --user alice --stale",
-    "start": "lake replica start shop --replicas a,b,c",
-    "propose": """lake replica propose shop '{"type":"CreateNamespace","namespace_id":"app"}'""",
-    "deliver": "lake replica deliver shop --to c --only meta",
-    "isolate": "lake replica isolate shop c --from meta",
-    "rejoin": "lake replica rejoin shop c",
-    "migrate": "lake replica migrate shop",
-}
+  '{"type":"CreateUser","user_id":"alice","role":"user"}' lake replica propose shop
+  '{"type":"CreateTable","table_id":"app.t","columns":["id","v"],"primary_key":"id"}' lake replica propose shop
+  '{"type":"Insert","table_id":"app.t","user_id":"alice","rows":[{"id":1,"v":"x"}]}' lake replica deliver shop && lake run
+  replica lake replica read shop-c app.t --user alice       (refused: it waits for Meta index 3) lake replica rejoin shop c &&
+  lake replica deliver shop && lake run replica lake replica read shop-c app.t --user alice       (the row)"""
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -64,6 +52,20 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     isolate.add_argument("--from", dest="what", choices=("all", "meta"), default="all", help="from what (default: all)")
     _add(actions, common, "rejoin", _rejoin, "let a replica hear everything again", cluster=True, member=True)
     _add(actions, common, "migrate", _migrate, "unite the three Meta logs of a cluster", cluster=True)
+
+
+EXAMPLES = {
+    "health": "lake replica health demo-replica-c --json",
+    "read": "lake replica read shop-c app.t --user alice --stale",
+    "start": "lake replica start shop --replicas a,b,c",
+    "propose": """lake replica propose shop '{"type":"CreateNamespace","namespace_id":"app"}'""",
+    "deliver": "lake replica deliver shop --to c --only meta",
+    "isolate": "lake replica isolate shop c --from meta",
+    "rejoin": "lake replica rejoin shop c",
+    "crash": "lake replica crash shop c",
+    "restart": "lake replica restart shop c",
+    "migrate": "lake replica migrate shop",
+}
 
 
 def _add(
