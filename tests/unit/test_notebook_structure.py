@@ -50,7 +50,7 @@ def test_the_first_cell_says_what_one_will_learn(path: Path) -> None:
 def test_parameters_come_from_the_one_helper_in_the_first_code_cell(path: Path) -> None:
     assert {"catalog", "schema_prefix"} <= set(declared_params(path)) or "open_lake" not in path.read_text()
     assert re.search(r"^p = params\(", cells(path, "code")[0], re.MULTILINE)
-    assert "environ" not in "\n".join(cells(path, "code")), "parameters are not read from the environment by hand"
+    assert not re.search(r"getenv|environ(\.get|\[)", "\n".join(cells(path, "code"))), "parameters are not read by hand"
 
 
 @each_notebook
@@ -82,4 +82,4 @@ def test_the_start_walks_through_the_whole_idea() -> None:
 
 
 def test_operators_have_a_notebook_for_each_of_their_tasks() -> None:
-    assert {path.stem for path in ALL if path.parent.name == "operate"} == OPERATE
+    assert {path.stem for path in ALL if path.parent.name == "operate"} >= OPERATE
