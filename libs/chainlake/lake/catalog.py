@@ -135,7 +135,8 @@ class Catalog:
             names = [table.name.split(".")[1]] if table.is_control else self.physical_tables(table)
             statements += [self._create(schema, name, table) for name in names]
         self._parallel(statements)
-        self._parallel(_constraint(self.full_name(physical(t.name)), *check) for t in new for check in t.checks)
+        if self.location is None:  # local tables have their constraints from the start, see _create
+            self._parallel(_constraint(self.full_name(physical(t.name)), *check) for t in new for check in t.checks)
         return fresh
 
     def _create(self, schema: str, name: str, table: Table) -> str:
@@ -146,10 +147,13 @@ class Catalog:
             return f"CREATE TABLE IF NOT EXISTS {full} USING DELTA{location}"
         columns = ", ".join(column.sql() for column in table.stored)
         cluster = f" CLUSTER BY ({', '.join(table.cluster_by)})" if table.cluster_by else ""
-        comment = table.description.replace("'", "\\'")
+        comment = views.quoted(table.description)
+        checks = table.checks if path and name == physical(table.name) else ()
+        rules = (f"'delta.constraints.{check}' = '{views.quoted(rule)}'" for check, rule in checks)
+        properties = ", ".join([_properties(table), *rules])
         return (
             f"CREATE TABLE IF NOT EXISTS {full} ({columns}) USING DELTA{cluster}{location}"
-            f" COMMENT '{comment}' TBLPROPERTIES ({_properties(table)})"
+            f" COMMENT '{comment}' TBLPROPERTIES ({properties})"
         )
 
     def _check_drift(self) -> None:
