@@ -54,7 +54,7 @@ def ratios(labels: Sequence[str], values: Sequence[float], title: str) -> None:
 
 
 def ranges(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str, xlabel: str) -> None:
-    """For each name and series a line from the least to the greatest of its values, with a dot at each, on a logarithmic scale."""
+    """For each name and series a line from the least to the greatest of its values, dots at each, on a logarithmic scale."""
     import matplotlib.pyplot as plt
 
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
