@@ -55,6 +55,8 @@ class PackedLogs:
     data: pa.Array
     edges: Ints
     """Where the data of each log starts, and where that of the last one ends."""
+    held: memoryview
+    """All data, one after the other."""
     first: int | None
     """The first id if all ids follow each other, as they nearly always do."""
 
@@ -84,7 +86,8 @@ def pack(rows: pa.Table) -> PackedLogs:
         records[name][present] = _words(rows, name)
     ids, data = np.ascontiguousarray(records["log_id"]), one_chunk(rows["data"])
     dense = len(ids) and ids[-1] - ids[0] + 1 == len(ids)
-    return PackedLogs(ids, records.view(PLAIN), data, offsets(data), int(ids[0]) if dense else None)
+    held = memoryview(data.buffers()[2] or b"")
+    return PackedLogs(ids, records.view(PLAIN), data, offsets(data), held, int(ids[0]) if dense else None)
 
 
 def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:
@@ -103,19 +106,16 @@ def data_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> list[pa.Array]:
     rows = sum(len(places) for _, places in parts)
     if rows >= MANY_ROWS * len(parts):
         return [_slice_or_take(group.data, places) for group, places in parts]
-    edges = np.zeros(rows + 1, np.int64)
     pieces: list[memoryview] = []
-    done = 0
     for group, places in parts:
-        starts, ends = group.edges.take(places), group.edges.take(places + 1)
-        edges[done + 1 : done + 1 + len(places)] = ends - starts
-        done += len(places)
-        held = memoryview(group.data.buffers()[2] or b"")
-        pieces += [held[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    np.cumsum(edges, out=edges)
-    if edges[-1] > MOST_DATA:
+        edges, held = group.edges, group.held
+        pieces += [held[edges[place] : edges[place + 1]] for place in places.tolist()]
+    ends = np.zeros(rows + 1, np.int64)
+    ends[1:] = [len(piece) for piece in pieces]
+    np.cumsum(ends, out=ends)
+    if ends[-1] > MOST_DATA:
         return [_slice_or_take(group.data, places) for group, places in parts]
-    buffers = [None, pa.py_buffer(edges.astype(np.int32)), pa.py_buffer(b"".join(pieces))]
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(pieces))]
     return [pa.Array.from_buffers(pa.binary(), rows, buffers)]
 
 
