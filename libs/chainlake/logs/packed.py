@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from chainlake.errors import BrokenPromise
-from chainlake.serve.arrays import Longs, flags, numbers, offsets, one_chunk, to_arrow
+from chainlake.serve.arrays import Flags, Longs, flags, numbers, offsets, one_chunk, to_arrow
 
 Records = npt.NDArray[np.void]
 Ints = npt.NDArray[np.int32]
@@ -82,8 +82,8 @@ def pack(rows: pa.Table) -> PackedLogs:
     records["block_timestamp"] = NO_TIME
     records["block_timestamp"][flags(times.is_valid())] = numbers(times.drop_null())
     for name in WIDTHS:
-        present = slice(None) if name not in TOPICS else records["topic_count"] > TOPICS.index(name)
-        records[name][present] = _words(rows, name)
+        present = records["topic_count"] > TOPICS.index(name) if name in TOPICS else np.ones(len(records), np.bool_)
+        records[name][slice(None) if present.all() else present] = _words(one_chunk(rows[name]), name, present)
     ids, data = np.ascontiguousarray(records["log_id"]), one_chunk(rows["data"])
     dense = len(ids) and ids[-1] - ids[0] + 1 == len(ids)
     held = memoryview(data.buffers()[2] or b"")
@@ -140,16 +140,13 @@ def _word(name: str) -> np.dtype[Any]:
     return RECORD[name].base
 
 
-def _words(rows: pa.Table, name: str) -> npt.NDArray[Any]:
-    """The values that are present, as words."""
-    column = one_chunk(rows[name])
-    values = column.drop_null() if column.null_count else column
-    expected = int((numbers(rows["topic_count"]) > TOPICS.index(name)).sum()) if name in TOPICS else len(column)
-    edges = offsets(values)
-    if len(values) != expected or (np.diff(edges) != WIDTHS[name]).any():
-        raise BrokenPromise(f"bronze.evm_logs has a {name} that is not {WIDTHS[name]} bytes: run lake verify bronze.logs")
-    data = memoryview(values.buffers()[2])[edges[0] : edges[-1]] if len(values) else b""
-    return np.frombuffer(data, _word(name)).reshape(len(values), -1 if len(values) else WIDTHS[name] // _word(name).itemsize)
+def _words(column: pa.Array, name: str, present: Flags) -> npt.NDArray[Any]:
+    """The values of the rows that have one, as words. Arrow keeps them one after the other, and nothing for a null."""
+    edges, width, word = offsets(column), WIDTHS[name], _word(name)
+    if column.null_count != len(column) - present.sum() or (np.diff(edges) != present * width).any():
+        raise BrokenPromise(f"bronze.evm_logs has a {name} that is not {width} bytes: run lake verify bronze.logs")
+    data = memoryview(column.buffers()[2])[edges[0] : edges[-1]] if edges[-1] > edges[0] else b""
+    return np.frombuffer(data, word).reshape(-1, width // word.itemsize)
 
 
 def _column(records: Records, field: pa.Field) -> pa.Array:
