@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from chainlake.errors import BrokenPromise
-from chainlake.serve.arrays import Longs, flags, numbers, offsets, one_chunk, to_arrow
+from chainlake.serve.arrays import Flags, Longs, flags, numbers, offsets, one_chunk, to_arrow
 
 Records = npt.NDArray[np.void]
 Ints = npt.NDArray[np.int32]
@@ -55,6 +55,8 @@ class PackedLogs:
     data: pa.Array
     edges: Ints
     """Where the data of each log starts, and where that of the last one ends."""
+    held: memoryview
+    """All data, one after the other."""
     first: int | None
     """The first id if all ids follow each other, as they nearly always do."""
 
@@ -80,11 +82,12 @@ def pack(rows: pa.Table) -> PackedLogs:
     records["block_timestamp"] = NO_TIME
     records["block_timestamp"][flags(times.is_valid())] = numbers(times.drop_null())
     for name in WIDTHS:
-        present = slice(None) if name not in TOPICS else records["topic_count"] > TOPICS.index(name)
-        records[name][present] = _words(rows, name)
+        present = records["topic_count"] > TOPICS.index(name) if name in TOPICS else np.ones(len(records), np.bool_)
+        records[name][slice(None) if present.all() else present] = _words(one_chunk(rows[name]), name, present)
     ids, data = np.ascontiguousarray(records["log_id"]), one_chunk(rows["data"])
     dense = len(ids) and ids[-1] - ids[0] + 1 == len(ids)
-    return PackedLogs(ids, records.view(PLAIN), data, offsets(data), int(ids[0]) if dense else None)
+    held = memoryview(data.buffers()[2] or b"")
+    return PackedLogs(ids, records.view(PLAIN), data, offsets(data), held, int(ids[0]) if dense else None)
 
 
 def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:
@@ -103,19 +106,16 @@ def data_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> list[pa.Array]:
     rows = sum(len(places) for _, places in parts)
     if rows >= MANY_ROWS * len(parts):
         return [_slice_or_take(group.data, places) for group, places in parts]
-    edges = np.zeros(rows + 1, np.int64)
     pieces: list[memoryview] = []
-    done = 0
     for group, places in parts:
-        starts, ends = group.edges.take(places), group.edges.take(places + 1)
-        edges[done + 1 : done + 1 + len(places)] = ends - starts
-        done += len(places)
-        held = memoryview(group.data.buffers()[2] or b"")
-        pieces += [held[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-    np.cumsum(edges, out=edges)
-    if edges[-1] > MOST_DATA:
+        edges, held = group.edges, group.held
+        pieces += [held[edges[place] : edges[place + 1]] for place in places.tolist()]
+    ends = np.zeros(rows + 1, np.int64)
+    ends[1:] = [len(piece) for piece in pieces]
+    np.cumsum(ends, out=ends)
+    if ends[-1] > MOST_DATA:
         return [_slice_or_take(group.data, places) for group, places in parts]
-    buffers = [None, pa.py_buffer(edges.astype(np.int32)), pa.py_buffer(b"".join(pieces))]
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(pieces))]
     return [pa.Array.from_buffers(pa.binary(), rows, buffers)]
 
 
@@ -140,16 +140,13 @@ def _word(name: str) -> np.dtype[Any]:
     return RECORD[name].base
 
 
-def _words(rows: pa.Table, name: str) -> npt.NDArray[Any]:
-    """The values that are present, as words."""
-    column = one_chunk(rows[name])
-    values = column.drop_null() if column.null_count else column
-    expected = int((numbers(rows["topic_count"]) > TOPICS.index(name)).sum()) if name in TOPICS else len(column)
-    edges = offsets(values)
-    if len(values) != expected or (np.diff(edges) != WIDTHS[name]).any():
-        raise BrokenPromise(f"bronze.evm_logs has a {name} that is not {WIDTHS[name]} bytes: run lake verify bronze.logs")
-    data = memoryview(values.buffers()[2])[edges[0] : edges[-1]] if len(values) else b""
-    return np.frombuffer(data, _word(name)).reshape(len(values), -1 if len(values) else WIDTHS[name] // _word(name).itemsize)
+def _words(column: pa.Array, name: str, present: Flags) -> npt.NDArray[Any]:
+    """The values of the rows that have one, as words. Arrow keeps them one after the other, and nothing for a null."""
+    edges, width, word = offsets(column), WIDTHS[name], _word(name)
+    if column.null_count != len(column) - present.sum() or (np.diff(edges) != present * width).any():
+        raise BrokenPromise(f"bronze.evm_logs has a {name} that is not {width} bytes: run lake verify bronze.logs")
+    data = memoryview(column.buffers()[2])[edges[0] : edges[-1]] if edges[-1] > edges[0] else b""
+    return np.frombuffer(data, word).reshape(-1, width // word.itemsize)
 
 
 def _column(records: Records, field: pa.Field) -> pa.Array:

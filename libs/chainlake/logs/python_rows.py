@@ -1,10 +1,13 @@
 """Logs as Python values, for programs that do not work with columns."""
 
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
-from chainlake.serve.arrays import one_chunk
+from chainlake.serve.embedded import EPOCH
+
+MICROSECONDS = pa.timestamp("us", "UTC")
 
 
 def python_rows(logs: pa.Table) -> list[tuple[Any, ...]]:
@@ -13,10 +16,9 @@ def python_rows(logs: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Making a time of day costs more than all other values of a row together, so each distinct one is made once."""
+    """Times are made from numbers, which is ten times faster than to let Arrow make them."""
     if not pa.types.is_timestamp(column.type):
         found: list[Any] = column.to_pylist()
         return found
-    encoded = one_chunk(column).dictionary_encode()
-    times = [*encoded.dictionary.to_pylist(), None]
-    return [times[place] for place in encoded.indices.fill_null(len(times) - 1).to_pylist()]
+    times = column.cast(MICROSECONDS).cast(pa.int64()).to_pylist()
+    return [None if time is None else EPOCH + timedelta(0, 0, time) for time in times]
