@@ -1,9 +1,12 @@
-"""The trees of the cage by themselves: operations and proofs a second, from rows as tables keep them, for trees of all sizes."""
+"""The trees of the cage by themselves: operations and proofs a second, from rows as tables keep them, for trees of all sizes.
+
+Seconds are those of processor time, since one core does it all.
+"""
 
 import random
 from collections.abc import Iterator
 
-from chainlake.bench.report import Result, timed
+from chainlake.bench.report import Result, timed_on_core
 from chainlake.merkle import csmt, mpf
 from chainlake.merkle.mpf import Operation
 
@@ -24,14 +27,14 @@ def trees(quick: bool) -> Iterator[Result]:
 def _single(count: int) -> Iterator[Result]:
     """One operation at a time with a root after each; then proofs."""
     trie = mpf.Trie()
-    seconds = timed(lambda: [_insert(trie, n) for n in range(count)], 1)
+    seconds = timed_on_core(lambda: [_insert(trie, n) for n in range(count)], 1)
     yield Result("trie, single inserts, a root after each", count / seconds, "1/s", REFERENCE, INSERTS, higher_is_better=True)
     keys = [_key(n) for n in random.Random(1).sample(range(count), min(count, BATCH))]
-    seconds = timed(lambda: [trie.prove(key) for key in keys])
+    seconds = timed_on_core(lambda: [trie.prove(key) for key in keys])
     yield Result("trie, proofs", len(keys) / seconds, "1/s", REFERENCE, PROOFS, higher_is_better=True)
     proofs = [trie.prove(key) for key in keys]
     root = trie.root()
-    seconds = timed(lambda: [mpf.verify(root, key, b"value", proof) for key, proof in zip(keys, proofs, strict=True)])
+    seconds = timed_on_core(lambda: [mpf.verify(root, key, b"value", proof) for key, proof in zip(keys, proofs, strict=True)])
     yield Result("trie, proofs verified", len(keys) / seconds, "1/s", higher_is_better=True)
 
 
@@ -52,9 +55,9 @@ def _trie_of(size: int) -> Iterator[Result]:
             (done,) = mpf.apply(mpf.Trie(stored, root), [[one]])
             assert done.rows
 
-    rate = len(operations) / timed(batch)
+    rate = len(operations) / timed_on_core(batch)
     yield Result(f"{name}, updated in a batch, from rows to rows", rate, "1/s", REFERENCE, INSERTS, higher_is_better=True)
-    rate = min(SINGLE, len(operations)) / timed(alone)
+    rate = min(SINGLE, len(operations)) / timed_on_core(alone)
     yield Result(f"{name}, updated one by one, from rows to rows", rate, "1/s", REFERENCE, INSERTS, higher_is_better=True)
 
 
@@ -71,7 +74,9 @@ def _utxos_of(size: int) -> Iterator[Result]:
         (done,) = csmt.apply(csmt.Tree(stored, base), [changes])
         assert done.rows
 
-    yield Result(f"{name}, changed in a batch, from rows to rows", len(changes) / timed(batch), "1/s", higher_is_better=True)
+    yield Result(
+        f"{name}, changed in a batch, from rows to rows", len(changes) / timed_on_core(batch), "1/s", higher_is_better=True
+    )
 
 
 def _insert(trie: mpf.Trie, number: int) -> bytes:
@@ -88,7 +93,7 @@ def _trie_rows(size: int) -> tuple[float, bytes, dict[bytes, bytes]]:
             trie.insert(_key(number), b"value")
         return trie.root()
 
-    return timed(fill, 1), trie.root(), {path: row for path, row in trie.changes().items() if row is not None}
+    return timed_on_core(fill, 1), trie.root(), {path: row for path, row in trie.changes().items() if row is not None}
 
 
 def _utxo_rows(size: int, base: bytes) -> tuple[float, dict[bytes, bytes]]:
@@ -100,7 +105,7 @@ def _utxo_rows(size: int, base: bytes) -> tuple[float, dict[bytes, bytes]]:
             tree.insert(place, b"output")
         return tree.root()
 
-    return timed(fill, 1), {path: row for path, row in tree.changes().items() if row is not None}
+    return timed_on_core(fill, 1), {path: row for path, row in tree.changes().items() if row is not None}
 
 
 def _key(number: int) -> bytes:

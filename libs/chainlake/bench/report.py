@@ -38,13 +38,13 @@ class Result:
         return {**kept, "ratio": round(self.ratio, 3) if self.ratio is not None else None}
 
 
-def timed(work: Callable[[], object], repeat: int = 3) -> float:
+def timed(work: Callable[[], object], repeat: int = 3, clock: Callable[[], float] = time.monotonic) -> float:
     """Median seconds of a piece of work. The machine is shared: one slow run must not decide."""
     taken = []
     for _ in range(repeat):
-        started = time.monotonic()
+        started = clock()
         work()
-        taken.append(time.monotonic() - started)
+        taken.append(clock() - started)
     return statistics.median(taken)
 
 
@@ -52,6 +52,11 @@ def percentile_ms(seconds: Sequence[float], percent: int) -> float:
     """Milliseconds that so many percent of some pieces of work stay below."""
     ordered = sorted(seconds)
     return 1000 * ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def timed_on_core(work: Callable[[], object], repeat: int = 3) -> float:
+    """The same in seconds of processor time, for what one core does alone, without waiting for anything."""
+    return timed(work, repeat, time.process_time)
 
 
 def side_by_side(ours: Callable[[], object], theirs: Callable[[], object], repeat: int, warm: int = 0) -> tuple[float, float]:

@@ -50,7 +50,7 @@ def by_address_problems(lake: "Lake", chain: str) -> list[str]:
 def _utxo_root(lake: "Lake", chain: str, height: int) -> list[str]:
     """The tree made again from the outputs, part by part, beside the rows and the root that are kept of it."""
     outputs = lake.table("silver.utxos", chain=chain).select(
-        F.concat(F.lit(PREFIX), F.lower(F.hex(F.substring("tx_id", 1, 1))).substr(1, PART_DEPTH - len(PREFIX))).alias("part"),
+        F.concat(F.lit(PREFIX), F.substring(F.lower(F.hex("tx_id")), 1, PART_DEPTH - len(PREFIX))).alias("part"),
         *("tx_id", "tx_index", "txout"),
         *_nulls(path="string", node="binary"),
     )
