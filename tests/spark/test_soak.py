@@ -110,7 +110,8 @@ def contents(lake: Lake) -> dict[str, tuple[int, int]]:
 def test_pipelines_killed_at_random_moments_end_in_the_roots_of_an_undisturbed_run(demo_home: Path) -> None:
     lake = open_lake(demo_home)
     before = heads(lake), contents(lake)
-    assert any(head[2] for head in before[0].values()) and all(rows for rows, _ in before[1].values())
+    assert all(before[0].values()) and any(head[2] for head in before[0].values())
+    assert [name for name, (rows, _) in before[1].items() if not rows] in ([], ["silver.pending_commands"])
     seed = os.environ.get("LAKE_SOAK_SEED") or str(random.randrange(10**6))
     pipelines = [
         Pipeline(lake, demo_home, [stage for stage in lake.stages.all() if stage.kind == kind], f"{seed} {kind}")
