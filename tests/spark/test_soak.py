@@ -1,7 +1,7 @@
 """All five pipelines, taken back to nothing, run again and killed at random moments, end where they were.
 
-It takes minutes, so only `make soak` runs it. Whatever catches up is taken back to a random block, so that there is always something to
-kill.
+It takes minutes, so only `make soak` runs it. Whatever catches up is taken back to a random block, so that there is always
+something to kill.
 """
 
 import os
