@@ -16,6 +16,8 @@ from chainlake.lake import Lake, open_lake, server
 from chainlake.lake.home import Home, find_home
 
 _numbers = itertools.count(1)
+# Test data is small: the JVM's optimising compiler and concurrent collector would cost a quarter of all work and give nothing.
+os.environ.setdefault("LAKE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC")
 _OF_DOMAINS = ("cage", "cage_outside_data", "logs", "logs_node", "product", "raw_node", "replica", "shards", "sync")
 
 
@@ -34,6 +36,7 @@ class _Groups(LoadScopeScheduling):
         return _group(nodeid.partition("::")[0])
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> _Groups:
     config.option.loadscopereorder = False
     return _Groups(config, log)

@@ -53,6 +53,27 @@ def ratios(labels: Sequence[str], values: Sequence[float], title: str) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def ranges(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str, xlabel: str) -> None:
+    """For each name and series a line from the least to the greatest of its values, dots at each, on a logarithmic scale."""
+    import matplotlib.pyplot as plt
+
+    series = list(dict.fromkeys(name for row in rows.values() for name in row))
+    _, axes = plt.subplots(figsize=(8, 1.0 + 0.34 * len(rows)), layout="constrained")
+    for number, name in enumerate(series):
+        color, label = PALETTE[number % len(PALETTE)], name
+        for place, row in enumerate(rows.values()):
+            if name in row:
+                height = [place + 0.2 * (number - (len(series) - 1) / 2)] * len(row[name])
+                axes.plot(list(row[name]), height, color=color, marker="o", markersize=3, linewidth=1.2, label=label)
+                label = "_nolegend_"
+    axes.set_xscale("log")
+    axes.set_yticks(range(len(rows)), list(rows))
+    axes.invert_yaxis()
+    axes.set(title=title, xlabel=xlabel)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False)
+
+
 def heat(
     rows: Sequence[str],
     columns: Sequence[str],

@@ -37,6 +37,10 @@ class CometProcess:
         """Both processes; returns when the node answers."""
         lake = [sys.executable, "-m", "chainlake.cli.main", "abci", "--chain", self.chain, "--home", str(self.home)]
         self._spawn([*lake, "--registry", str(self.registry), "--listen", f"127.0.0.1:{self.abci_port}"], "abci.log")
+        self.start_node()
+
+    def start_node(self) -> None:
+        """The node alone; returns when it answers."""
         self._spawn(
             [
                 *(COMETBFT, "start", "--home", str(self.directory / "comet")),

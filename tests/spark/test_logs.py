@@ -164,10 +164,18 @@ for stage in sys.argv[4:]:
 """
 
 
-def test_killed_while_indexing_then_run_again(full_lake: Lake, home: Home, chain: str, tmp_path: Path) -> None:
-    lines = list(evm.blocks(24, seed=21, logs_per_block=30))
+PHASES = (
+    *("before_appends", "after_append_bronze_evm_logs", "after_append_bronze_evm_blocks", "before_ledger", "after_ledger"),
+    *("after_append_gold_block_meta", "after_append_gold_log_chunks", "after_append_gold_log_manifests"),
+    *("after_append_gold_log_tails", "after_appends", "before_ledger", "after_ledger"),
+)
+"""Logs, blocks, the commit that shows them; block numbers by hash, chunks, manifests, tails, the commit that shows those."""
+
+
+def test_killed_in_every_phase_of_indexing_then_run_again(full_lake: Lake, home: Home, chain: str, tmp_path: Path) -> None:
+    lines = list(evm.blocks(24, seed=21, logs_per_block=500))
     full_lake.ingest(chain, "evm", str(write(tmp_path / "a.jsonl", lines)))
-    for failpoint in ("after_append:1", "before_ledger:3", "after_append:4", "after_ledger:2"):
+    for failpoint in PHASES:
         environment = {**os.environ, "LAKE_FAILPOINT": failpoint}
         command = [sys.executable, "-c", KILLED, str(home.path), full_lake.namespace.prefix, chain, *STAGES]
         assert subprocess.run(command, env=environment, capture_output=True, timeout=180, check=False).returncode == -9, failpoint

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chainlake.bench.logs import serving
+from chainlake.bench.log_serving import serving
 from chainlake.lake import Lake
 from chainlake.lake.home import Home
 from chainlake.sources.endpoint import endpoint

@@ -3,10 +3,7 @@ plain rules give, and all replicas end alike."""
 
 import base64
 import json
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,7 @@ import pytest
 
 from chainlake.errors import BadInput
 from chainlake.lake import Lake
+from chainlake.lake.failpoint import run_and_die
 from chainlake.lake.home import Home
 from chainlake.lake.verify import verify
 from chainlake.replica.entries import Entry
@@ -23,9 +21,10 @@ from chainlake.replica.groups import group_of
 from chainlake.replica.leader import Leader
 from chainlake.replica.migrate import unite
 from chainlake.replica.query import NotFresh, ReplicaReader
-from chainlake.replica.replica import Replica
+from chainlake.replica.replica import Replica, perfect
 from tests.unit.replica_batches import Tables
 from tests.unit.replica_making import data_command, deliveries, history
+from tests.unit.test_replica_folds import outcome
 from tests.unit.test_replica_rules import SETUP, insert, proposed
 
 STAGES = ("bronze.replica", "silver.replica", "gold.replica")
@@ -81,31 +80,37 @@ def findings(lake: Lake, chain: str) -> list[str]:
     return [f.what for f in verify(lake, "silver.replica") if chain in f.what]
 
 
-def test_every_delivery_is_exact_through_batches_and_rollbacks(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+def kill(lake: Lake, home: Home, chain: str, failpoint: str, max_blocks: int) -> None:
+    """Run silver in a process of its own, which is killed at a failpoint."""
+    opened = f"open_lake({str(home.path)!r}, schema_prefix={lake.namespace.prefix!r})"
+    work = f"{opened}.run_stage('silver.replica', chains={chain!r}, max_blocks={max_blocks})"
+    assert run_and_die(f"from chainlake.lake import open_lake; {work}", failpoint)[0] == -9
+
+
+def test_every_delivery_is_exact_through_batches_kills_and_rollbacks(
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path
+) -> None:
     rng = random.Random(7)
-    given = deliveries(rng, history(rng, 150), meta_weight=0.2)[:60]
+    entries = history(rng, 150)
+    given = deliveries(rng, entries, meta_weight=0.2)
     ingest(full_lake, chain, tmp_path, given)
     run(full_lake, chain, stages=STAGES[:1])
-    run(full_lake, chain, 31, STAGES[1:2])
-    replica = compare(full_lake, chain, given)
-    assert replica.waiting() and any(one.result.error for one in replica.results), "a test that proves nothing"
+    kill(full_lake, home, chain, "before_ledger:2", 25)
+    compare(full_lake, chain, given[:25])
+    full_lake.run_stage("silver.replica", chains=chain, to_height=60)
+    replica = compare(full_lake, chain, given[:60])
+    waiting = replica.waiting()
+    assert waiting and any(one.result.error for one in replica.results), "a test that proves nothing"
     full_lake.rollback("silver.replica", chain, 44, why="a test")
     compare(full_lake, chain, given[:44])
+    kill(full_lake, home, chain, "after_append", 1000)
     run(full_lake, chain)
+    assert outcome(compare(full_lake, chain, given)) == outcome(perfect(entries))
     assert findings(full_lake, chain) == []
-    health = {row.group_name: row for row in full_lake.table("gold.replica_health", chain=chain).collect()}
-    waiting = replica.waiting()
+    health = {row.group_name: row for row in full_lake.table("gold.replica_health", chain=chain, height=60).collect()}
     assert {group for group, row in health.items() if row.status == "catching_up"} == set(waiting)
-    assert {row.pending for group, row in health.items() if group in waiting} == {len(one) for one in waiting.values()}
+    assert {group: row.pending for group, row in health.items() if group in waiting} == {g: len(o) for g, o in waiting.items()}
     assert all(row.fresh == row.eligible_leader == (group not in waiting) for group, row in health.items())
-
-
-KILLED = """
-import sys
-from chainlake.lake import open_lake
-lake = open_lake(sys.argv[1], schema_prefix=sys.argv[2])
-lake.run_stage("silver.replica", chains=sys.argv[3], max_blocks=1)
-"""
 
 
 def test_three_replicas_one_isolated_and_killed_while_entries_wait(
@@ -123,9 +128,7 @@ def test_three_replicas_one_isolated_and_killed_while_entries_wait(
         ingest(full_lake, name, tmp_path, given)
     full_lake.run_stage("bronze.replica", chains=names)
     full_lake.run_stage("silver.replica", chains=names[:2])
-    command = [sys.executable, "-c", KILLED, str(home.path), full_lake.namespace.prefix, names[2]]
-    environment = {**os.environ, "LAKE_FAILPOINT": "after_ledger:1"}
-    assert subprocess.run(command, env=environment, capture_output=True, timeout=180, check=False).returncode == -9
+    kill(full_lake, home, names[2], "after_ledger:1", 1)
     held = full_lake.table("silver.pending_commands", chain=names[2])
     assert held.count() == 4, "what waits survived the kill"
     reader = ReplicaReader(home.path, full_lake.namespace.prefix)
@@ -152,13 +155,14 @@ def test_three_replicas_one_isolated_and_killed_while_entries_wait(
 def test_logs_that_contradict_themselves_stop_the_replica_before_them(
     full_lake: Lake, chain: str, tmp_path: Path, fault: str
 ) -> None:
-    meta = proposed(*SETUP)
+    leader = Leader()
+    meta, data = proposed(*SETUP, leader=leader), leader.propose(insert("alice", 1))
     wrong, stage, message = {
         "gap": (meta[3]._replace(log_index=9), "silver.replica", "delivery 3: meta 9 came where 4 is expected"),
-        "term": (meta[0]._replace(log_term=2), "silver.replica", "meta 1 came again with term 2 in place of 1"),
+        "term": (data._replace(log_term=2), "silver.replica", "delivery 3: data:user:00 1 came again with term 2 in place of 1"),
         "unknown": (meta[3]._replace(command={"type": "Fly"}), "bronze.replica", "entry 0 of delivery 3: 'Fly' is not a kind"),
     }[fault]
-    given = [meta[:2], [meta[0], meta[2]], [wrong], [meta[3]]]
+    given = [[*meta[:2], data], [meta[0], data, meta[2]], [wrong], [meta[3]]]
     ingest(full_lake, chain, tmp_path, given)
     done = [full_lake.run_stage(name, chains=chain) for name in STAGES[:2]]
     said = done[STAGES.index(stage)]

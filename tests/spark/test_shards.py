@@ -247,7 +247,7 @@ def test_a_snapshot_begins_another_chain_that_comes_to_the_same(
     run(full_lake, [f"{chain}-new"], stages=("raw.shards", *STAGES))
     assert {one.stream_id: one for one in reader.streams()} == source.streams[8]
     assert [reader.root(h).state_root for h in (6, 7, 8)] == [source.finalized[h - 1].state_root for h in (6, 7, 8)]
-    assert shard_problems(full_lake, f"{chain}-new") == []
+    assert shard_problems(full_lake, f"{chain}-new") == placement_problems(full_lake, f"{chain}-new") == []
 
 
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cometbft" / "sample_md"

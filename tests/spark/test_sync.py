@@ -1,6 +1,5 @@
 """Streams from nodes to notifications: what Spark delivers is what the pure rules deliver, whatever the servers did."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -170,13 +169,27 @@ def test_every_case_at_once_against_live_nodes(lab: Lab, home: Home) -> None:
 
 
 KILLED = """
-import sys
+import os, sys
 from chainlake.lake import open_lake
-lake = open_lake(sys.argv[1], schema_prefix=sys.argv[2])
-for stage in sys.argv[4:]:
-    lake.run_stage(stage, chains=sys.argv[3])
+home, prefix, chain, failpoint, *stages = sys.argv[1:]
+lake = open_lake(home, schema_prefix=prefix)
+for stage in stages:
+    if stage == stages[-1]:
+        os.environ["LAKE_FAILPOINT"] = failpoint
+    lake.run_stage(stage, chains=chain)
 """
-POINTS = ("before_ledger:1", "after_append:7", "after_ledger:3")
+POINTS = (
+    (STAGES[:1], "after_append:2"),
+    (STAGES[:1], "before_ledger"),
+    (STAGES[:1], "after_ledger:2"),
+    (STAGES[:2], "before_ledger"),
+    (STAGES[1:2], "after_ledger"),
+    (STAGES[2:], "after_append:3"),
+    (STAGES[2:], "before_ledger"),
+    (STAGES, "after_ledger"),
+)
+"""Stages that a process runs, and where it is killed in the last of them: with some tables written, with all of them, and right
+after the commit. What was killed is left for the next one to find."""
 
 
 def test_killed_at_every_step_of_a_recovery_and_still_each_event_comes_once(
@@ -187,13 +200,12 @@ def test_killed_at_every_step_of_a_recovery_and_still_each_event_comes_once(
         lab.follow()
         lab.run()
         first = {stream_id: stream.snapshot for stream_id, stream in lab.node.streams.items()}
-        for number, failpoint in enumerate(POINTS):
+        for number, (stages, failpoint) in enumerate(POINTS):
             for stream_id in lab.ids.values():
                 lab.node.grow(stream_id, 11 if number == 0 else 1, minipool=1)
-            environment = {**os.environ, "LAKE_FAILPOINT": failpoint}
-            command = [sys.executable, "-c", KILLED, str(home.path), full_lake.namespace.prefix, chain, *STAGES]
-            ended = subprocess.run(command, env=environment, capture_output=True, timeout=400, check=False)
-            assert ended.returncode == -9, (failpoint, ended.stderr[-500:])
+            command = [sys.executable, "-c", KILLED, str(home.path), full_lake.namespace.prefix, chain, failpoint, *stages]
+            ended = subprocess.run(command, capture_output=True, timeout=400, check=False)
+            assert ended.returncode == -9, (stages, failpoint, ended.stderr[-500:])
         lab.run()
         notes = lab.notes()
         for stream_id, stream in lab.node.streams.items():

@@ -10,9 +10,9 @@ from chainlake.demo.cage_world import POLICY
 from chainlake.merkle import csmt, mpf
 
 
-def ask(reader: CageReader, history: list[tuple[Replay, Any]], rng: random.Random) -> None:
+def ask(reader: CageReader, history: list[tuple[Replay, Any]], rng: random.Random, heights: int = 6) -> None:
     """Queries and proofs of some heights, as the replay says, and as the plain verifiers accept."""
-    for height in sorted(rng.sample(range(len(history)), 6)):
+    for height in sorted(rng.sample(range(len(history)), min(heights, len(history)))):
         state = history[height][0]
         root = state.utxo_root()
         assert reader.block(height)["utxo_root"] == root

@@ -1,5 +1,6 @@
 """A lake directory of a demo chain, written by delta-rs and without Spark: what the stage would have written, from the replay."""
 
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from chainlake.cage.token_fold import TokenEvent, fold_token
 from chainlake.cage.transaction import TxIn
 from chainlake.lake.visibility import ADVANCE, ROLLBACK
 from chainlake.merkle import csmt, mpf
+from chainlake.merkle.blake import blake
 from tests.unit.cage_making import Found, start
 from tests.unit.logs_lake import KERNEL, LEDGER
 
@@ -40,7 +42,9 @@ SCHEMAS: dict[str, list[tuple[str, pa.DataType]]] = {
     ],
     "silver_trie_facts": [("token_id", _B), ("key", _B), ("value", _B)],
     "silver_trie_nodes": [("token_id", _B), ("bucket", _S), ("path", _S), ("node", _B)],
+    "bronze_cardano_datums": [("datum_hash", _B), ("datum", _B)],
 }
+EVENTS = ("silver_chain_roots", "bronze_cardano_datums")
 
 
 class CageLake:
@@ -54,15 +58,18 @@ class CageLake:
         self.tries: dict[bytes, dict[bytes, bytes]] = {}
         for name, fields in SCHEMAS.items():
             self._write(name, [], fields, 0)
-            if name != "silver_chain_roots":
+            if name not in EVENTS:
                 self._write(f"{name}_base", [], fields, 0)
         chain = {"chain": CHAIN, "kind": "cardano", "options": [], "at": datetime(2026, 1, 1, tzinfo=timezone.utc)}
         fields = [("chain", _S), ("kind", _S), ("options", pa.map_(_S, _S)), ("at", pa.timestamp("us", "UTC"))]
         write_deltalake(str(home / "warehouse/control/chains"), pa.Table.from_pylist([chain], pa.schema(fields)))
 
-    def advance(self, low: int, history: list[tuple[Replay, Found]]) -> None:
-        """One commit with the blocks after `low`."""
+    def advance(self, low: int, history: list[tuple[Replay, Found]], shown: Mapping[int, bytes] | None = None) -> None:
+        """One commit with the blocks after `low`. `shown` are datums by height."""
         rows: dict[str, list[Row]] = {name: [] for name in SCHEMAS}
+        rows["bronze_cardano_datums"] = [
+            {"_height": height, "datum_hash": blake(datum), "datum": datum} for height, datum in (shown or {}).items()
+        ]
         for height, (state, found) in enumerate(history, low + 1):
             self._utxos(rows, height, state)
             self._tokens(rows, height, state, found)
@@ -74,9 +81,18 @@ class CageLake:
             self._write(name, rows[name], fields, self.seq)
         self._ledger(ADVANCE, low, low + len(history))
 
-    def roll_back(self, low: int, height: int) -> None:
+    def roll_back(self, low: int, height: int, state: Replay | None = None) -> None:
+        """Back to a block. With the state then, the lake can go on from there."""
         self.seq += 1
         self._ledger(ROLLBACK, low, height)
+        if state is not None:
+            self.before = state
+            self.tries = {token: _rows(mpf.Trie.of(facts)) for token, facts in state.facts.items()}
+            trees = {part: csmt.Tree(None, utxo_fold.to_path(part)) for part in utxo_fold.PARTS}
+            for place, output in state.utxos.items():
+                key = csmt.txin_key(*place)
+                trees[utxo_fold.to_text(csmt.part_of(key, utxo_fold.PART_DEPTH))].insert(key, output.raw)
+            self.tree = {part: _rows(tree) for part, tree in trees.items()}
 
     def _utxos(self, rows: dict[str, list[Row]], height: int, state: Replay) -> None:
         old = {} if self.genesis is not None else self.before.utxos
@@ -118,14 +134,14 @@ class CageLake:
             rows["silver_cage_requests"].append(_request(height, place, was, state))
 
     def _write(self, name: str, rows: list[Row], fields: list[tuple[str, pa.DataType]], commit: int) -> None:
-        deleted = [] if name == "silver_chain_roots" else [("_deleted", pa.bool_())]
+        deleted = [] if name in EVENTS else [("_deleted", pa.bool_())]
         schema = pa.schema([*KERNEL, *deleted, *fields])
         made = [{"_chain": CHAIN, "_commit": commit, **row} for row in rows]
         table = pa.Table.from_pylist([{n: row.get(n) for n in schema.names} for row in made], schema=schema)
         write_deltalake(str(self.home / "warehouse/store" / name), table, mode="append")
 
     def _ledger(self, kind: str, low: int, high: int) -> None:
-        for stage in (STAGE, "gold.cage"):
+        for stage in ("bronze.cage", STAGE, "gold.cage"):
             row = {"stage": stage, "lane": CHAIN, "chain": CHAIN, "seq": self.seq, "commit_id": self.seq, "kind": kind}
             row |= {"base_height": low, "height": high, "epoch": 1, "committed_at": datetime(2026, 1, 1, tzinfo=timezone.utc)}
             table = pa.Table.from_pylist([{name: row.get(name) for name in LEDGER.names}], schema=LEDGER)
@@ -143,6 +159,10 @@ def _request(height: int, place: TxIn, was: Replay, state: Replay) -> Row:
     request = (was if gone else state).requests[place]
     own = {"_height": height, "_deleted": gone, "tx_id": place.tx_id, "tx_index": place.number}
     return {**own, **request._asdict(), "operation": request.operation, "created_height": height}
+
+
+def _rows(tree: mpf.Trie | csmt.Tree) -> dict[bytes, bytes]:
+    return {path: row for path, row in tree.changes().items() if row is not None}
 
 
 def _keep(kept: dict[bytes, bytes], changed: dict[bytes, bytes | None]) -> None:

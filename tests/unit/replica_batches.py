@@ -13,7 +13,7 @@ from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META, OLD_META, is_meta
 from chainlake.replica.replica import Replica
 from chainlake.replica.row_fold import Drop
-from chainlake.replica.sequence import FRESH, INPUT, sequence
+from chainlake.replica.sequence import AGAIN, FRESH, INPUT, sequence
 from chainlake.replica.timeline import Progress, Timeline
 
 Row = dict[str, Any]
@@ -30,7 +30,12 @@ def pieces(rows: Sequence[Row], schema: pa.Schema) -> Iterable[pa.RecordBatch]:
 
 def typed(*names: str) -> pa.Schema:
     texts = ("group_name", "type", "table_id", "user_id", "command", "kind", "id", "definition", "row_key", "row")
-    kinds = {**dict.fromkeys(texts, pa.string()), "keys": pa.list_(pa.string()), "values": pa.list_(pa.string())}
+    kinds = {
+        **dict.fromkeys(texts, pa.string()),
+        "keys": pa.list_(pa.string()),
+        "values": pa.list_(pa.string()),
+        "tx_index": pa.int32(),
+    }
     return pa.schema([(name, kinds.get(name, pa.int64())) for name in names])
 
 
@@ -62,11 +67,11 @@ class Tables:
     def fold(self, deliveries: Sequence[Sequence[Entry]]) -> None:
         """Take the next deliveries in one batch."""
         low, before = self.head, self.progress()
-        entries = self._sequenced(deliveries, before)
+        entries = self._arrived(deliveries)
         started = (
             before[META].applied_index if META in before else sum(p.applied_index for g, p in before.items() if g in OLD_META)
         )
-        meta = self._meta([row for row in entries if is_meta(row["group_name"])], started)
+        meta = self._meta([row for row in entries if is_meta(row["group_name"])], before, started)
         reached = [(row["_height"], row["meta_index"]) for batch in meta for row in batch.to_pylist() if row["out"] == "index"]
         timeline = Timeline(started, *zip(*reached, strict=True)) if reached else Timeline(started)
         gone = [row for row in self.rows.get("changes", []) if row["kind"] == "table" and row["definition"] is None]
@@ -74,10 +79,11 @@ class Tables:
         self._shards([row for row in entries if not is_meta(row["group_name"])], before, timeline, low, drops)
         self.head = low + len(deliveries)
 
-    def _sequenced(self, deliveries: Sequence[Sequence[Entry]], before: dict[str, Progress]) -> list[Row]:
-        rows = [
+    def _arrived(self, deliveries: Sequence[Sequence[Entry]]) -> list[Row]:
+        return [
             {
                 "_height": self.head + 1 + at,
+                "received_height": self.head + 1 + at,
                 "tx_index": place,
                 "group_name": entry.group,
                 "log_index": entry.log_index,
@@ -91,14 +97,13 @@ class Tables:
             for at, delivery in enumerate(deliveries)
             for place, entry in enumerate(delivery)
         ]
-        rows.sort(key=lambda row: (row["group_name"], row["_height"], row["tx_index"]))
-        found = sequence(pieces(rows, INPUT), before)
-        fresh = [row for batch in found for row in batch.to_pylist() if row["status"] == FRESH]
-        return [{**row, "received_height": row["_height"]} for row in fresh]
 
-    def _meta(self, entries: list[Row], started: int) -> list[pa.RecordBatch]:
+    def _meta(self, entries: list[Row], before: dict[str, Progress], started: int) -> list[pa.RecordBatch]:
         held = [{**row, "tag": 0} for row in self.state("objects", ["kind", "id"])]
-        news = sorted(entries, key=lambda row: (row["_height"], row["tx_index"]))
+        entries.sort(key=lambda row: (row["group_name"], row["_height"], row["tx_index"]))
+        sequenced = [row for batch in sequence(pieces(entries, INPUT), before) for row in batch.to_pylist()]
+        assert {row["status"] for row in sequenced} <= {FRESH, AGAIN}
+        news = sorted((row for row in sequenced if row["status"] == FRESH), key=lambda row: (row["_height"], row["tx_index"]))
         rows = [*held, *({**row, "tag": 1} for row in news)]
         found = list(meta_fold.fold_meta(pieces(rows, typed(*meta_fold.INPUT)), started))
         self.add("objects", found, meta_fold.OBJECT)
@@ -118,14 +123,15 @@ class Tables:
         waiting = {row["group_name"]: row for row in reversed(pending) if row["watermark"] > timeline.end}
         waiting = {group: row for group, row in waiting.items() if group in drained}
         rows = [
-            *({**row, "tag": shard_fold.ENTRY} for row in (*satisfied, *entries)),
+            *({**row, "tag": shard_fold.DRAINED} for row in satisfied),
+            *({**row, "tag": shard_fold.ARRIVED} for row in entries),
             *({**row, "tag": shard_fold.WAITING} for row in waiting.values()),
         ]
         groups = {row["group_name"] for row in rows}
         for group in groups:
             versions = [row for row in self.rows.get("changes", []) if row["kind"] in ("table", "user")]
             rows += [{**row, "tag": shard_fold.VERSION, "group_name": group, "log_index": row["meta_index"]} for row in versions]
-        rows.sort(key=lambda row: (row["group_name"], row["tag"], row["log_index"]))
+        rows.sort(key=lambda row: [row.get(name) or 0 for name in shard_fold.ORDER])
         found = list(shard_fold.fold_shards(pieces(rows, typed(*shard_fold.INPUT)), before, timeline, low))
         for table, out in (("pending", shard_fold.PENDING), ("results", shard_fold.RESULT), ("applied", shard_fold.APPLIED)):
             self.add(table, found, out)

@@ -65,7 +65,8 @@ class ShardTables:
         ]
         for row in incoming:
             row["part"] = row["prefix"][:2] if row["kind"] == parts.NODE else path_digits(row["stream_id"])[:2]
-        sorted_rows = table(incoming, parts.INPUT, parts.SORTED_BY, TYPES)
+        rng.shuffle(incoming)
+        sorted_rows = table(incoming, parts.INPUT, parts.PART, TYPES)
         folded = [row for one in parts.fold_parts(cut(sorted_rows, rng), {"c": REGISTRY}) for row in one.to_pylist()]
         tops = [row for row in folded if row["kind"] == "node" and len(row["prefix"]) == 2]
         incoming = [

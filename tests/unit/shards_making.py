@@ -41,8 +41,7 @@ def next_of(name: str, num: int, prev: str | None = None, sealed: bool = False) 
 
 
 def advanced(name: str, num: int, prev: str | None = None, sealed: bool = False) -> bytes:
-    one = next_of(name, num, prev, sealed)
-    return set_last_miniblock(*(getattr(one, field) for field in MiniblockUpdate.__dataclass_fields__))
+    return set_last_miniblock(*next_of(name, num, prev, sealed))
 
 
 class Chain:

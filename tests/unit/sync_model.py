@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from chainlake.demo.river import Stream
 from chainlake.demo.river_node import StreamNode
 from chainlake.sync import rules
-from chainlake.sync.fetch import Budget, Fetched, Head, Unsettled, fetch, opened
+from chainlake.sync.fetch import Budget, Fetched, Head, Unsettled, fetch
 from chainlake.sync.messages import Answer, read_answer
-from chainlake.sync.miniblock import open_miniblock
-from chainlake.sync.service import Refused, StreamService
+from chainlake.sync.miniblock import Block, open_miniblock
+from chainlake.sync.service import IsKnown, Refused, StreamService
 from chainlake.sync.settle import settle_all
 
 Note = tuple[int, int, bytes, bool, bool]
@@ -66,7 +66,7 @@ class Synced:
         """What the later stages make of the next delivery."""
         fetched = self.raw[self.done]
         self.done += 1
-        blocks = opened(fetched.miniblocks)
+        blocks = [Block(raw) for raw in fetched.miniblocks]
         marks = tuple(
             rules.Mark(i, b.opened.number, b.opened.hash, b.opened.prev_hash, b.opened.has_snapshot, b.opened.problem)
             for i, b in enumerate(blocks)
@@ -156,11 +156,11 @@ class Flaky:
     def __init__(self, node: StreamNode, rng: random.Random, rate: float) -> None:
         self._node, self._rng, self.rate = node, rng, rate
 
-    def get_stream(self, stream_id: bytes) -> Answer:
+    def get_stream(self, stream_id: bytes, is_known: IsKnown) -> Answer:
         self._maybe()
-        return self._node.get_stream(stream_id)
+        return self._node.get_stream(stream_id, is_known)
 
-    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> list[bytes]:
+    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> list[Block]:
         self._maybe()
         return self._node.get_miniblocks(stream_id, start, end)
 

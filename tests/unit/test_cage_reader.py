@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from chainlake.cage.decode import decode_block
 from chainlake.cage.draw import draw_trie, steps_of
 from chainlake.cage.reader import CageReader
 from chainlake.cli.main import main
@@ -15,6 +18,7 @@ from chainlake.demo import cage
 from chainlake.demo.cage_world import POLICY
 from chainlake.errors import BadInput
 from chainlake.merkle import csmt, mpf
+from chainlake.merkle.blake import blake
 from chainlake.serve.cage import CageRoutes
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
@@ -25,6 +29,10 @@ from tests.unit.cage_making import canonical, replayed
 
 SEED = 5
 HISTORY = replayed(canonical(list(cage.chain(40, SEED, forks={}))), SEED)
+FORKED = list(cage.chain(24, SEED, forks={14: 8}))
+BRANCHES = [
+    replayed([decode_block(b.raw) for b in FORKED if b.abandoned is lost or b.height <= 14], SEED) for lost in (False, True)
+]
 
 
 @pytest.fixture(scope="module")
@@ -52,6 +60,47 @@ def test_after_a_rollback_the_past_is_the_present(tmp_path: Path) -> None:
         reader.tokens(12)
 
 
+@settings(max_examples=6, deadline=None)
+@given(st.data())
+def test_after_any_advances_rollbacks_and_forks_all_is_as_it_was_at_that_block(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    """Two branches part after block 14. The lake goes on along one of them, back, on along another, and so on."""
+    home = tmp_path_factory.mktemp("branches")
+    lake, now, head = CageLake(home, SEED), BRANCHES[0], 0
+    lake.advance(-1, now[:1])
+    reader = CageReader(home, CHAIN)
+    for _ in range(data.draw(st.integers(2, 5))):
+        if head > 0 and data.draw(st.booleans()):
+            back = data.draw(st.integers(0, head - 1))
+            lake.roll_back(head, back, now[back][0])
+            head = back
+            now = data.draw(st.sampled_from(BRANCHES)) if head <= 14 else now
+        elif head < len(now) - 1:
+            high = data.draw(st.integers(head + 1, len(now) - 1))
+            lake.advance(head, now[head + 1 : high + 1])
+            head = high
+        assert reader.at()[1] == head
+        ask(reader, now[: head + 1], random.Random(head), 2)
+
+
+def test_an_output_with_the_hash_of_its_datum_is_answered_with_the_datum_once_a_transaction_has_shown_it(tmp_path: Path) -> None:
+    blocks = [decode_block(block.raw) for block in cage.chain(40, SEED, forks={})]
+    shown = {height: datum for height, txs in enumerate(blocks) for tx in txs for datum in tx.datums}
+    hashed = {place: o for place, o in HISTORY[-1][0].utxos.items() if o.datum_hash is not None}
+    assert len(hashed) == len(shown) > 1, "outputs with a hash, each shown by the transaction that makes it"
+    lake = CageLake(tmp_path, SEED)
+    lake.advance(-1, HISTORY, dict(list(shown.items())[1:]))
+    reader = CageReader(tmp_path, CHAIN)
+    answers = {place: reader.utxo(place) for place in hashed}
+    known = {blake(datum): datum for datum in list(shown.values())[1:]}
+    assert {place: row["datum"] for place, row in answers.items() if row} == {
+        p: known.get(o.datum_hash) for p, o in hashed.items()
+    }
+    of_address = reader.utxos_of(next(iter(hashed.values())).address)
+    assert sum(row["datum_hash"] is not None and row["datum"] is not None for row in of_address) == len(hashed) - 1
+
+
 def test_what_cannot_be_answered_is_said_in_one_line(home: Path) -> None:
     reader = CageReader(home, CHAIN)
     with pytest.raises(BadInput, match="there is no token 0x01 in c at block 39"):
@@ -71,7 +120,7 @@ def test_the_command_line(home: Path, capfdbinary: pytest.CaptureFixture[bytes])
     shown = json.loads(capfdbinary.readouterr().out)
     root = bytes.fromhex(shown["root"][2:])
     assert shown["value"] == "0x" + value.hex() and mpf.verify(root, key, value, mpf.Proof.from_json(shown["proof"]))
-    assert main(["prove", "cage", CHAIN, token.hex(), key.hex(), "--raw", "--home", str(home)]) == 0
+    assert main(["prove", "cage", token.hex(), key.hex(), "--raw", "--home", str(home)]) == 0, "the only chain need not be named"
     assert mpf.verify(root, key, value, mpf.Proof.from_bytes(capfdbinary.readouterr().out))
     gone = next(place for place in HISTORY[3][0].utxos if place not in HISTORY[-1][0].utxos)
     text = f"{gone.tx_id.hex()}#{gone.number}"
@@ -88,6 +137,7 @@ def test_the_command_line(home: Path, capfdbinary: pytest.CaptureFixture[bytes])
     "arguments",
     [
         ["cage", CHAIN, "zz", "00"],
+        ["cage", "zz", "00"],
         ["cage", CHAIN, "00", "00"],
         ["cage", "none", "00", "00"],
         ["utxo", CHAIN, "00#1"],

@@ -7,10 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from chainlake.cage import bronze_rows, detect, token_rows, utxo_rows
+from chainlake.cage import bronze_rows, checks, detect, token_rows, utxo_rows
 from chainlake.cage.reader import Proven
 from chainlake.cage.settings import Settings, parse_txin, read_genesis
 from chainlake.cage.transaction import SPEND, TxIn
+from chainlake.cage.utxo_fold import to_path, to_text
 from chainlake.demo import cage
 from chainlake.demo.cage_world import CAGE, POLICY
 from chainlake.errors import BadInput
@@ -180,3 +181,35 @@ def test_a_proof_as_json_has_all_that_a_verifier_needs() -> None:
     shown = Proven(7, mpf.root(items), b"k", b"v", mpf.prove(items, b"k"), {"tokenId": "0x01"}).to_json("c")
     assert shown["exists"] and shown["cbor"].startswith("0x9f")
     assert mpf.verify(bytes.fromhex(shown["root"][2:]), b"k", b"v", mpf.Proof.from_json(shown["proof"]))
+
+
+def again(check: Any, columns: dict[str, pa.DataType], given: list[tuple[Any, ...]]) -> dict[str, Any]:
+    arrays = [pa.array(column, kind) for column, kind in zip(zip(*given, strict=True), columns.values(), strict=True)]
+    (row,) = rows(check([pa.RecordBatch.from_arrays(arrays, list(columns))]))
+    return row
+
+
+def test_verify_makes_tries_again_and_counts_rows_that_are_not_theirs() -> None:
+    columns = {"token_id": pa.binary(), "key": pa.binary(), "value": pa.binary(), "path": pa.string(), "node": pa.binary()}
+    facts = {b"%d" % number: b"v" for number in range(40)}
+    nodes = {to_text(path): row for path, row in mpf.Trie.of(facts).changes().items()}
+    made = [(b"t", key, value, None, None) for key, value in facts.items()]
+    for damage, wrong in (({}, 0), ({"": b""}, 1), ({"ffff": b""}, 1)):
+        stored = [(b"t", None, None, path, row) for path, row in (nodes | damage).items()]
+        found = again(checks.tries_again, columns, made + stored)
+        assert (found["root"], found["wrong"]) == (mpf.root(facts), wrong)
+
+
+def test_verify_makes_the_utxo_tree_again_and_counts_rows_that_are_not_its() -> None:
+    kinds = (pa.string(), pa.binary(), pa.int32(), pa.binary(), pa.string(), pa.binary())
+    columns = dict(zip(("part", "tx_id", "tx_index", "txout", "path", "node"), kinds, strict=True))
+    tree, part = csmt.Tree(None, to_path("8258201")), "8258201"
+    places = [TxIn(b"\x10" + bytes([number]) * 31, number) for number in range(40)]
+    for place in places:
+        tree.insert(csmt.txin_key(*place), b"output")
+    stored = [(part, None, None, None, to_text(path), row) for path, row in tree.changes().items()]
+    made = [(part, *place, b"output", None, None) for place in places]
+    whole = again(checks.parts_again, columns, made + stored)
+    assert (whole["top"], whole["outputs"], whole["wrong"]) == (utxo_rows.packed(tree.top()), 40, 0)
+    assert again(checks.parts_again, columns, made + stored[1:])["wrong"] == 1
+    assert again(checks.parts_again, columns, made[1:] + stored)["wrong"] > 0

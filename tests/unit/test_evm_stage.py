@@ -147,14 +147,14 @@ def test_the_network_is_remembered_on_first_contact_and_survives_other_options(n
 # The command line
 
 
-class SparkStarted(Exception):
-    """As far as one gets here."""
+class SparkStarts(Exception):
+    """Instead of starting it."""
 
 
 @pytest.fixture
 def no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> None:
-        raise SparkStarted("Spark would start now")
+        raise SparkStarts
 
     monkeypatch.setenv("LAKE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("chainlake.lake.open_lake", refuse)
@@ -185,7 +185,7 @@ def test_a_node_that_cannot_be_used_is_one_line_before_spark_starts(
 
 @pytest.mark.usefixtures("no_spark")
 def test_a_node_that_answers_goes_as_far_as_spark(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SparkStarted):
+    with pytest.raises(SparkStarts):
         ingest(node.url)
     assert ingest(node.url, "chain_id=1") == 2
     assert "has chain id 7, this chain has 1" in capsys.readouterr().err

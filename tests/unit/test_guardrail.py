@@ -10,6 +10,7 @@ from chainlake.lake.guardrail import Guardrail, Limits, TooManyOrphans, limits_f
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 LIMITS = Limits(soft_bytes=100, hard_bytes=200, soft_rows=10, hard_rows=20, pause_seconds=7.5)
+INDEX_LIMITS = Limits(pause_seconds=7.5, hard_manifests=40, hard_tails=60)
 
 
 class Control:
@@ -28,11 +29,11 @@ def measured(rows: int, size: int, minute: int = 0, table: str = "raw_blocks") -
     return {"table_name": table, "kind": "orphan", "rows": rows, "bytes": size, "removable": 0, "at": at}
 
 
-def pauses(*rows: dict[str, Any]) -> list[float]:
+def pauses(*rows: dict[str, Any], limits: Limits = LIMITS) -> list[float]:
     """How long a writer was made to wait."""
     slept: list[float] = []
     control: Any = Control(*rows)
-    Guardrail(control, LIMITS, slept.append).check("raw.logs")
+    Guardrail(control, limits, slept.append).check("raw.logs")
     return slept
 
 
@@ -54,6 +55,20 @@ def test_above_the_hard_limit_writers_stop_and_are_told_what_to_do(rows: list[di
         pauses(*rows)
 
 
+@pytest.mark.parametrize(("part", "limit"), [("manifests", 40), ("tails", 60)])
+def test_parts_of_the_log_index_that_no_commit_has_are_limited_by_themselves(part: str, limit: int) -> None:
+    def left(rows: int, kind: str = "orphan") -> list[dict[str, Any]]:
+        half, rest = rows // 2, rows - rows // 2
+        tables = ((f"gold_log_{part}", half), (f"gold_log_{part}_merged", rest))
+        return [measured(count, 0, table=name) | {"kind": kind} for name, count in tables]
+
+    assert pauses(*left(limit // 2), limits=INDEX_LIMITS) == []
+    assert pauses(*left(limit // 2 + 1), limits=INDEX_LIMITS) == pauses(*left(limit), limits=INDEX_LIMITS) == [7.5]
+    assert pauses(*left(limit + 1, kind="rolled_back"), limits=INDEX_LIMITS) == []
+    with pytest.raises(TooManyOrphans, match=rf"^raw\.logs does not write: {limit + 1} {part} of the log index .*; run lake gc$"):
+        pauses(*left(limit + 1), limits=INDEX_LIMITS)
+
+
 def test_only_the_latest_measurement_counts() -> None:
     assert pauses(measured(1000, 1000, minute=1), measured(1, 1, minute=2), measured(500, 500, minute=0)) == []
     with pytest.raises(TooManyOrphans):
@@ -65,14 +80,16 @@ def test_a_measurement_of_nothing_lets_writers_go_on_again() -> None:
 
 
 def test_limits_come_from_the_environment_and_slowing_down_starts_at_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BYTES", "ROWS"):
+    for name in ("BYTES", "ROWS", "MANIFESTS", "TAILS"):
         monkeypatch.delenv(f"LAKE_ORPHAN_HARD_{name}", raising=False)
     monkeypatch.delenv("LAKE_ORPHAN_PAUSE", raising=False)
     assert limits_from_environment() == Limits()
     monkeypatch.setenv("LAKE_ORPHAN_HARD_BYTES", "1000")
     monkeypatch.setenv("LAKE_ORPHAN_HARD_ROWS", "50")
     monkeypatch.setenv("LAKE_ORPHAN_PAUSE", "0.5")
-    assert limits_from_environment() == Limits(500, 1000, 25, 50, 0.5)
+    monkeypatch.setenv("LAKE_ORPHAN_HARD_MANIFESTS", "7")
+    monkeypatch.setenv("LAKE_ORPHAN_HARD_TAILS", "8")
+    assert limits_from_environment() == Limits(500, 1000, 25, 50, 0.5, 7, 8)
 
 
 def test_a_limit_that_is_no_number_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

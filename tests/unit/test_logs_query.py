@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainlake.errors import BadInput, BrokenPromise
-from chainlake.logs import planner
+from chainlake.logs import packed, planner
 from chainlake.logs.entries import Window
 from chainlake.logs.explain import BLOCK_FILTER, CHECK, INDEX
 from chainlake.logs.filter import LogFilter
@@ -21,11 +22,14 @@ from chainlake.logs.index import IndexReader
 from chainlake.logs.match import Matcher, _any_of
 from chainlake.logs.packed import SCHEMA, words_of
 from chainlake.logs.planner import Planner, windows
+from chainlake.logs.python_rows import python_rows
 from chainlake.logs.query import Answer, BlockNotFound, CorruptChunk, LogIndex, QueryTimedOut, QueryTooBroad, Settings
 from chainlake.logs.snapshot import BRONZE, GOLD, MERGES, RAW
 from tests.unit.logs_lake import Log, LogsLake
 
 NO_CACHE = {f"{kind}_bytes": 0 for kind in ("log", "block", "tail", "manifest", "chunk_group", "chunk")}
+ASKED: dict[str, Any] = {"group_rows": 1, "few_candidates": 0}
+"""Row groups are thought to be so small, and candidates so dear, that the index is asked about everything."""
 
 # Lakes
 
@@ -197,14 +201,16 @@ class Way:
 
 WAYS = {
     "usual": Way(Settings()),
-    "index": Way(Settings(group_rows=1)),
-    "index without caches": Way(Settings(group_rows=1, threads=1, **NO_CACHE), filters=25),
+    "index": Way(Settings(**ASKED)),
+    "index without caches": Way(Settings(**ASKED, threads=1, **NO_CACHE), filters=25),
     "scan in runs": Way(Settings(log_bytes=0), filters=40),
-    "late check": Way(Settings(group_rows=1), lambda monkeypatch: force_late_use(monkeypatch, CHECK)),
-    "late check in runs": Way(Settings(group_rows=1, log_bytes=0), lambda monkeypatch: force_late_use(monkeypatch, CHECK), 40),
-    "block filter": Way(Settings(group_rows=1), lambda monkeypatch: force_late_use(monkeypatch, BLOCK_FILTER)),
-    "windows": Way(Settings(group_rows=1), force_windows),
-    "short lists only": Way(Settings(group_rows=1, max_or_terms=2, too_broad="scan")),
+    "late check": Way(Settings(**ASKED), lambda monkeypatch: force_late_use(monkeypatch, CHECK)),
+    "late check in runs": Way(Settings(**ASKED, log_bytes=0), lambda monkeypatch: force_late_use(monkeypatch, CHECK), 40),
+    "block filter": Way(Settings(**ASKED), lambda monkeypatch: force_late_use(monkeypatch, BLOCK_FILTER)),
+    "many rows a group": Way(Settings(**ASKED), lambda monkeypatch: monkeypatch.setattr(packed, "MANY_ROWS", 0), 40),
+    "few candidates": Way(Settings(group_rows=1), filters=40),
+    "windows": Way(Settings(**ASKED), force_windows),
+    "short lists only": Way(Settings(**ASKED, max_or_terms=2, too_broad="scan")),
 }
 
 
@@ -266,7 +272,7 @@ def test_answers_name_the_blocks_that_they_are_for(story: Story) -> None:
 
 
 def test_pages_joined_are_the_whole(story: Story) -> None:
-    index = LogIndex(story.lake.home, "main", settings=Settings(group_rows=1))
+    index = LogIndex(story.lake.home, "main", settings=Settings(**ASKED))
     for wanted in (LogFilter(from_block=0, to_block=10**6), LogFilter((b"address-%012d" % 0,), from_block=0, to_block=10**6)):
         for descending in (False, True):
             whole = _rows(index.query(wanted, descending=descending).logs)
@@ -292,7 +298,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> LogsLake:
 
 
 def planned(lake: LogsLake, **settings: Any) -> LogIndex:
-    return LogIndex(lake.home, "main", settings=Settings(group_rows=1, **settings))
+    return LogIndex(lake.home, "main", settings=Settings(**ASKED, **settings))
 
 
 ALL = {"from_block": 0, "to_block": 10**6}
@@ -319,6 +325,16 @@ def test_further_clauses_can_be_used_in_each_way(plain: LogsLake, use: str, monk
     assert (late.field, late.used, late.actual is None) == ("topic0", use, use != INDEX)
     assert answer.logs.num_rows == len(plain.expected(wanted, 10**6)) > 0
     assert (answer.explain.candidates == answer.logs.num_rows) == (use == INDEX)
+
+
+def test_the_index_is_asked_no_further_once_few_candidates_are_left(plain: LogsLake) -> None:
+    wanted = LogFilter((HOT,), ((SIGNATURE,), (RARE,)), **ALL)
+    few = len(plain.expected(LogFilter((), ((), (RARE,)), **ALL), 10**6))
+    index = LogIndex(plain.home, "main", settings=Settings(group_rows=1, few_candidates=few))
+    answer = index.query(wanted)
+    used = {clause.field: (clause.estimate, clause.used) for clause in answer.explain.clauses}
+    assert used == {"address": (None, CHECK), "topic0": (None, CHECK), "topic1": (few, INDEX)}
+    assert answer.explain.candidates == few and answer.logs.num_rows == len(plain.expected(wanted, 10**6))
 
 
 def test_a_value_that_does_not_occur_ends_the_query_at_once(plain: LogsLake) -> None:
@@ -418,6 +434,14 @@ def test_values_that_the_fast_comparison_cannot_tell_apart_are_told_apart() -> N
     others = [np.array(words, "<u8").tobytes() for words in ([one, 1, 0, 0], [0, 0, 0, 0])]
     found = _any_of(words_of("topic0", [*same, *others]), words_of("topic0", same))
     assert found.tolist() == [True, True, False, False]
+
+
+def test_rows_as_python_values_are_those_of_the_columns() -> None:
+    second = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    times = pa.chunked_array([[second, None], [second]], pa.timestamp("us", "UTC"))
+    logs = pa.table({"log_id": [7, 8, 9], "block_timestamp": times, "topic0": pa.array([b"a", None, b""], pa.binary())})
+    assert python_rows(logs) == [(7, second, b"a"), (8, None, None), (9, second, b"")]
+    assert python_rows(logs.slice(0, 0)) == []
 
 
 def test_wildcards_still_ask_for_as_many_topics(plain: LogsLake) -> None:

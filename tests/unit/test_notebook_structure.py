@@ -15,7 +15,17 @@ ALL = sorted(notebooks_dir().rglob("*.ipynb"))
 LIBRARIES = {"chainlake", "mlflow", "pandas", "pyspark"}
 ELSEWHERE = ("dbutils", "display", "get_ipython", "spark", "sc")
 """Names that one place has and another has not."""
-OPERATE = {"status", "audit", "rehearse_rollback", "rehearse_restore", "compact", "collect_garbage", "verify", "backfill"}
+OPERATE = {
+    "status",
+    "audit",
+    "rehearse_rollback",
+    "rehearse_restore",
+    "rehearse_rejoin",
+    "compact",
+    "collect_garbage",
+    "verify",
+    "backfill",
+}
 
 each_notebook = pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
 

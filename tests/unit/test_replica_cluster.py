@@ -76,6 +76,8 @@ def test_a_wrong_command_appends_nothing(tmp_path: Path) -> None:
         (["propose", "shop", '{"type":"Blank"}'], "say in which group"),
         (["propose", "shop", '{"type":"Blank"}', "--group", "data:user:99"], "is not a group"),
         (["isolate", "shop", "z"], "shop has no replica 'z': there are a, b"),
+        (["crash", "shop", "z"], "shop has no replica 'z': there are a, b"),
+        (["restart", "shop", "z"], "shop has no replica 'z': there are a, b"),
         (["deliver", "shop", "--most", "x"], "a whole number is expected"),
         (["deliver", "shop", "--most", "0"], "at least 1"),
         (["deliver", "shop", "--only", "data:user:99"], "is not a group"),

@@ -7,12 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainlake.errors import BrokenPromise
+from chainlake.replica import shard_fold
 from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META
 from chainlake.replica.leader import Leader
 from chainlake.replica.migrate import unite
 from chainlake.replica.replica import Replica, perfect
-from tests.unit.replica_batches import Tables
+from chainlake.replica.sequence import AGAIN, GAP
+from chainlake.replica.shard_fold import fold_shards
+from chainlake.replica.timeline import Progress, Timeline
+from tests.unit.replica_batches import Tables, pieces, typed
 from tests.unit.replica_making import data_command, deliveries, history
 
 SEEDS = st.integers(0, 1 << 32)
@@ -55,6 +59,23 @@ def test_batches_of_any_size_have_the_state_of_the_replica_at_every_delivery(see
     for height, delivery in enumerate(given_, 1):
         replica.deliver(delivery)
         tables.compare(replica, height)
+
+
+def test_shards_give_back_what_is_not_the_next_entry_of_its_log() -> None:
+    rows = [
+        {"tag": shard_fold.ARRIVED, "group_name": "data:user:00", "log_index": index, "log_term": 1, "required_meta_index": 0}
+        | {"received_height": 5, "tx_index": at, "type": "Blank", "command": "{}"}
+        for at, index in enumerate((2, 3, 3, 7, 8, 2))
+    ]
+    before = {"data:user:00": Progress(applied_index=2, executed_index=2)}
+    found = fold_shards(pieces(rows, typed(*shard_fold.INPUT)), before, Timeline(0), 4)
+    given_back = [row for batch in found for row in batch.to_pylist() if row["out"] == shard_fold.UNEXPECTED]
+    assert [(row["tx_index"], row["log_index"], row["expected"], row["status"]) for row in given_back] == [
+        (0, 2, 3, AGAIN),
+        (2, 3, 4, AGAIN),
+        (3, 7, 4, GAP),
+        (5, 2, 9, AGAIN),
+    ]
 
 
 @settings(max_examples=20)

@@ -227,8 +227,9 @@ def test_a_home_without_a_lake_is_one_line(tmp_path: Path, capsys: pytest.Captur
 def test_options_reach_the_gateway(lake: LogsLake) -> None:
     given = Namespace(host="::1", chain=None, cors=["*"], allow_host=["Lake.Example"], no_access_log=True)
     given.topic_rule, given.range_rule, given.too_broad = "loose", "clip", "scan"
-    numbers = {number.option: number.default for number in NUMBERS} | {"max-results": 5, "timeout": 7}
+    numbers = {number.option: number.default for number in NUMBERS} | {"max-results": 5, "timeout": 7, "cache": 300}
     gateway = open_gateway(lake.home, given, numbers, None)
+    assert gateway.engine.caches()["logs"]["max_bytes"] == 300 << 20
     settings = gateway.settings
     gateway.close()
     assert (settings.host, settings.chain_id, settings.max_results, settings.request_seconds) == ("::1", 77, 5, 7.0)
@@ -238,7 +239,8 @@ def test_options_reach_the_gateway(lake: LogsLake) -> None:
 
 def test_the_defaults_of_the_command_are_those_of_the_settings() -> None:
     defaults = Settings()
-    for number in NUMBERS:
+    assert {number.option: number.default for number in NUMBERS}["cache"] == 0, "0 stands for a share of the machine's memory"
+    for number in (one for one in NUMBERS if one.option != "cache"):
         name = {"timeout": "request_seconds"}.get(number.option, number.option.replace("-", "_"))
         assert number.default == getattr(IndexSettings() if name == "max_or_terms" else defaults, name), number.option
 

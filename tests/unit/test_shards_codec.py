@@ -59,7 +59,7 @@ def oracle() -> dict[str, Any]:
 
 
 def fill(message: Any, value: Any) -> Any:
-    for name in value.__dataclass_fields__:
+    for name in value._fields:
         found = getattr(value, name)
         if isinstance(found, StreamMetadata):
             fill(getattr(message, name), found).SetInParent()
@@ -82,7 +82,7 @@ def google(transaction: Transaction) -> bytes:
 
 
 def read(kind: type[Any], message: Any) -> Any:
-    return kind(**{name: getattr(message, name) for name in kind.__dataclass_fields__})
+    return kind(**{name: getattr(message, name) for name in kind._fields})
 
 
 def google_decode(data: bytes) -> Transaction | None:
@@ -91,7 +91,7 @@ def google_decode(data: bytes) -> Transaction | None:
         op = outer.create_stream
         if not op.HasField("stream"):
             return CreateStreamTx()
-        values = {name: getattr(op.stream, name) for name in StreamMetadata.__dataclass_fields__}
+        values = {name: getattr(op.stream, name) for name in StreamMetadata._fields}
         return CreateStreamTx(StreamMetadata(**{**values, "nodes": tuple(values["nodes"])}))
     if outer.WhichOneof("op") == "set_stream_last_miniblock_batch":
         items = outer.set_stream_last_miniblock_batch.miniblocks

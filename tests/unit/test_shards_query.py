@@ -80,6 +80,24 @@ def test_every_stream_is_proven_there_or_not_there_at_every_block(lake: ShardsLa
     assert shown > 50
 
 
+def test_a_rollback_to_every_height_restores_streams_root_and_proofs(tmp_path: Path) -> None:
+    lake = ShardsLake(tmp_path, seed=5)
+    for count in (4, 1, 7):
+        lake.advance(count)
+    reader = ShardReader(tmp_path, lake.chain)
+    for height in range(11, 0, -1):
+        lake.rollback(height)
+        state_root = lake.finalized[height - 1].state_root
+        assert reader.root() == (height, state_root, state_root, len(lake.states[height]))
+        assert {one.stream_id: one for one in reader.streams()} == lake.states[height]
+        for stream_id in (*list(lake.shard.streams)[:3], space("nobody")):
+            proven = reader.prove(stream_id)
+            assert (proven.value is not None) == (stream_id in lake.states[height])
+            assert verify(state_root, stream_id, proven.value, proven.proof)
+        with pytest.raises(BadInput, match=f"there are 1 to {height}"):
+            reader.root(height + 1)
+
+
 def test_a_tree_that_does_not_belong_to_the_root_proves_nothing(tmp_path: Path) -> None:
     lake = ShardsLake(tmp_path, seed=4)
     lake.advance(12)

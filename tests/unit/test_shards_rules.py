@@ -4,7 +4,6 @@ import gzip
 import json
 import pickle
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,15 +59,15 @@ STATELESS: list[tuple[Transaction, str]] = [
     (CreateStreamTx(StreamMetadata(space("a"), bytes(32), -1)), "last_miniblock_num must be >= 0"),
     (CreateStreamTx(StreamMetadata(space("a"), bytes(32))), "nodes required"),
     (CreateStreamTx(StreamMetadata(space("a"), bytes(32), 0, BAD_NODES)), "node address must be 20 bytes"),
-    (CreateStreamTx(replace(GOOD, replication_factor=0)), "replication_factor must be > 0"),
-    (CreateStreamTx(replace(GOOD, replication_factor=3)), "replication_factor cannot exceed number of nodes"),
+    (CreateStreamTx(GOOD._replace(replication_factor=0)), "replication_factor must be > 0"),
+    (CreateStreamTx(GOOD._replace(replication_factor=3)), "replication_factor cannot exceed number of nodes"),
     (batch(), "miniblocks missing"),
     (batch(MiniblockUpdate()), "stream_id must be 32 bytes"),
-    (batch(UPDATE, replace(UPDATE, stream_id=b"\x10")), "stream_id must be 32 bytes"),
-    (batch(replace(UPDATE, prev_miniblock_hash=b"", last_miniblock_num=0)), "hashes must be 32 bytes"),
-    (batch(UPDATE, replace(UPDATE, last_miniblock_hash=bytes(33))), "hashes must be 32 bytes"),
-    (batch(replace(UPDATE, last_miniblock_num=0)), "last_miniblock_num must be > 0"),
-    (batch(UPDATE, replace(UPDATE, last_miniblock_num=-5)), "last_miniblock_num must be > 0"),
+    (batch(UPDATE, UPDATE._replace(stream_id=b"\x10")), "stream_id must be 32 bytes"),
+    (batch(UPDATE._replace(prev_miniblock_hash=b"", last_miniblock_num=0)), "hashes must be 32 bytes"),
+    (batch(UPDATE, UPDATE._replace(last_miniblock_hash=bytes(33))), "hashes must be 32 bytes"),
+    (batch(UPDATE._replace(last_miniblock_num=0)), "last_miniblock_num must be > 0"),
+    (batch(UPDATE, UPDATE._replace(last_miniblock_num=-5)), "last_miniblock_num must be > 0"),
     (move(stream_id=b""), "stream_id must be 32 bytes"),
     (move(), "nothing to update"),
     (move(BAD_NODES, 9), "node address must be 20 bytes"),
@@ -159,9 +158,9 @@ def test_create_checks_id_then_nodes_then_existence() -> None:
     bad_id = b"\x11" + space("a")[1:]
     duplicate = (NODES[0], NODES[0])
     wanted: list[tuple[StreamMetadata, str]] = [
-        (replace(GOOD, stream_id=bad_id, nodes=(STRANGER, STRANGER)), "BAD_STREAM_ID"),
-        (replace(GOOD, nodes=(STRANGER, NODES[0])), "UNKNOWN_NODE"),
-        (replace(GOOD, nodes=duplicate), "INVALID_ARGUMENT"),
+        (GOOD._replace(stream_id=bad_id, nodes=(STRANGER, STRANGER)), "BAD_STREAM_ID"),
+        (GOOD._replace(nodes=(STRANGER, NODES[0])), "UNKNOWN_NODE"),
+        (GOOD._replace(nodes=duplicate), "INVALID_ARGUMENT"),
         (GOOD, "ALREADY_EXISTS"),
     ]
     results = chain.block(*(encode(CreateStreamTx(stream)) for stream, _ in wanted)).results
@@ -202,7 +201,7 @@ def test_miniblocks_advance_and_seal() -> None:
 def test_miniblock_errors_in_their_order_and_what_their_events_say() -> None:
     chain = Chain()
     chain.block(created("a"), created("sealed", sealed=True))
-    bad_id = replace(UPDATE, stream_id=space("a")[:-1] + b"\x01")
+    bad_id = UPDATE._replace(stream_id=space("a")[:-1] + b"\x01")
     updates = [
         bad_id,
         next_of("nobody", 1),
@@ -352,8 +351,8 @@ def test_the_value_under_the_root_holds_nodes_factor_and_seal_but_no_heights() -
     value = value_of(state, REGISTRY)
     expected = f"0a20{space('a').hex()}1220{hash_of('h').hex()}18072214{NODES[1].hex()}2214{NODES[0].hex()}28024001"
     assert value.hex() == expected
-    assert value == value_of(replace(state, created_height=1, updated_height=1), REGISTRY)
-    others = [replace(state, nodes=(10, 11)), replace(state, replication_factor=1), replace(state, sealed=False)]
+    assert value == value_of(state._replace(created_height=1, updated_height=1), REGISTRY)
+    others = [state._replace(nodes=(10, 11)), state._replace(replication_factor=1), state._replace(sealed=False)]
     assert len({value, *(value_of(other, REGISTRY) for other in others)}) == 4
 
 

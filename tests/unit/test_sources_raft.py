@@ -8,6 +8,7 @@ import pytest
 
 from chainlake.demo import raft as demo
 from chainlake.sources.base import ZERO_HASH, Cursor
+from chainlake.sources.json_text import canonical
 from tests.unit.sources_reading import cursor_of, good, read_batch, reason
 
 ENTRY = {"group": "meta", "log_index": 1, "log_term": 1, "command": {"type": "CreateUser", "user_id": "zoë"}}
@@ -27,6 +28,9 @@ def test_the_hash_covers_the_parent_and_the_canonical_line(tmp_path: Path) -> No
     line = f'{{"delivery":1,"entries":[{entry}]}}'.encode()
     assert (block.height, block.payload, block.parent_hash) == (1, line, ZERO_HASH)
     assert block.hash == hashlib.sha256(ZERO_HASH + line).digest()
+    other = {"zone": "é", "entries": [ENTRY, {"b": 1, "a": [1.5]}], "delivery": 1, "a": {"y": None, "x": 1}}
+    path.write_text(json.dumps(other) + "\n")
+    assert good(read_batch("raft", [str(path)]))[0].payload == canonical(other), "members that nobody knows are covered too"
     (one,) = block.transactions
     assert (one.index, one.payload, one.hash) == (0, entry.encode(), hashlib.sha256(entry.encode()).digest())
 

@@ -12,7 +12,8 @@ import pytest
 from chainlake.demo.river_node import StreamNode
 from chainlake.demo.river_server import RiverServer
 from chainlake.errors import BadInput
-from chainlake.sync.client import Asking, ConnectClient, asking
+from chainlake.sync.client import UNHEARD, Asking, ConnectClient, asking
+from chainlake.sync.miniblock import Block
 from chainlake.sync.service import Refused
 from chainlake.sync.turns import Turns
 from tests.unit.sync_model import Synced
@@ -44,9 +45,9 @@ def client(servers: list[RiverServer], pauses: list[float] | None = None, **how:
 def test_streams_and_pages_come_over_the_network_as_they_are(node: StreamNode, servers: list[RiverServer]) -> None:
     asked = client(servers, page_size=5)
     assert asked.get_stream(ID) == node.get_stream(ID)
-    raw = [one.raw for one in node.streams[ID].miniblocks]
-    assert list(asked.get_miniblocks(ID, 1, 13)) == raw[1:6], "the client's page"
-    assert list(client(servers).get_miniblocks(ID, 1, 13)) == raw[1:8], "the server's page"
+    blocks = [Block(one.raw) for one in node.streams[ID].miniblocks]
+    assert list(asked.get_miniblocks(ID, 1, 13)) == blocks[1:6], "the client's page"
+    assert list(client(servers).get_miniblocks(ID, 1, 13)) == blocks[1:8], "the server's page"
     assert servers[1].calls == {}, "the second node is asked only if the first fails"
 
 
@@ -83,10 +84,10 @@ def test_a_node_that_has_trimmed_or_damaged_its_history_is_bettered_by_the_other
     poor, rich = RiverServer(other).start(), RiverServer(node).start()
     try:
         other.streams[ID].trim(9)
-        raw = [one.raw for one in node.streams[ID].miniblocks]
-        assert list(client([poor, rich]).get_miniblocks(ID, 1, 5)) == raw[1:5]
-        assert list(client([poor, rich]).get_miniblocks(ID, 1, 13)) == raw[1:8]
-        assert list(client([poor]).get_miniblocks(ID, 1, 13)) == raw[9:13], "gone everywhere: from where it begins"
+        blocks = [Block(one.raw) for one in node.streams[ID].miniblocks]
+        assert list(client([poor, rich]).get_miniblocks(ID, 1, 5)) == blocks[1:5]
+        assert list(client([poor, rich]).get_miniblocks(ID, 1, 13)) == blocks[1:8]
+        assert list(client([poor]).get_miniblocks(ID, 1, 13)) == blocks[9:13], "gone everywhere: from where it begins"
         assert client([poor]).get_miniblocks(ID, 1, 5) == [], "gone everywhere"
         poor.control("damage", {"stream": ID.hex(), "miniblock": 11})
         assert client([poor, rich]).get_stream(ID) == node.get_stream(ID)
@@ -98,9 +99,24 @@ def test_a_node_that_has_trimmed_or_damaged_its_history_is_bettered_by_the_other
 
 def test_a_slow_node_times_out_and_the_next_one_answers(servers: list[RiverServer]) -> None:
     servers[0].slow = 8
-    started = time.monotonic()
-    client(servers, timeout=1).get_stream(ID)
+    started, asked = time.monotonic(), client(servers, timeout=1)
+    asked.get_stream(ID)
     assert servers[1].calls["GetStream"] == 1 and time.monotonic() - started < 7
+    asked.get_stream(ID)
+    assert (servers[0].calls["GetStream"], servers[1].calls["GetStream"]) == (1, 2), "it is asked last for a while"
+
+
+def test_when_nobody_is_there_the_rest_are_refused_without_asking(servers: list[RiverServer]) -> None:
+    asked, again = client(servers, retries=0), client(servers, retries=0)
+    for server in servers:
+        server.stop()
+    for _ in range(UNHEARD):
+        with pytest.raises(Refused, match="cannot be reached"):
+            asked.get_stream(ID)
+    with pytest.raises(Refused, match="for the last 32 requests"):
+        asked.get_stream(ID)
+    with pytest.raises(Refused, match="cannot be reached"):
+        again.get_stream(ID)
 
 
 def test_each_node_is_asked_no_faster_than_its_rate() -> None:

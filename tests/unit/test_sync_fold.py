@@ -39,8 +39,9 @@ def bronze(blocks: list[RawBlock]) -> tuple[Rows, Rows]:
     return answers, [row for one in made for row in one.to_pylist()]
 
 
-def folded(answers: Rows, marks: Rows, stream_id: bytes, state: object = None, ours: Rows | None = None) -> dict[str, Any]:
-    row = {
+def stream(answers: Rows, marks: Rows, stream_id: bytes, state: object = None, ours: Rows | None = None) -> dict[str, Any]:
+    """A row as the gold stage gathers it."""
+    return {
         "_chain": "c",
         "stream_id": stream_id,
         "answers": [one for one in answers if one["stream_id"] == stream_id],
@@ -48,7 +49,10 @@ def folded(answers: Rows, marks: Rows, stream_id: bytes, state: object = None, o
         "state": state,
         "ours": ours,
     }
-    (batch,) = fold([pa.RecordBatch.from_pylist([row])])
+
+
+def folded(answers: Rows, marks: Rows, stream_id: bytes, state: object = None, ours: Rows | None = None) -> dict[str, Any]:
+    (batch,) = fold([pa.RecordBatch.from_pylist([stream(answers, marks, stream_id, state, ours)])])
     (out,) = batch.to_pylist()
     return out
 
@@ -79,6 +83,26 @@ def test_a_batch_that_is_cut_anywhere_ends_the_same(tmp_path: Path) -> None:
         second = folded(*rest, stream_id, first["states"][-1], ours)
         assert first["delivered"] + second["delivered"] == whole["delivered"]
         assert first["states"] + second["states"] == whole["states"]
+
+
+def test_streams_of_a_batch_do_not_meet_each_other(tmp_path: Path) -> None:
+    river.write(tmp_path, 6, seed=7)
+    answers, marks = bronze(good(read_batch("river", [str(tmp_path)])))
+    ids = sorted({answer["stream_id"] for answer in answers})
+    known = folded([row for row in answers if row["_height"] <= 3], [row for row in marks if row["_height"] <= 3], ids[1])
+    ours = [{name: one[name] for name in ("miniblock_num", "miniblock_hash")} for one in known["delivered"]]
+    given = {ids[1]: (known["states"][-1], ours), b"quiet": (known["states"][-1], [])}
+    rows = [stream(answers, marks, one, *given.get(one, (None, []))) for one in (ids[0], b"quiet", *ids[1:])]
+    rows[1]["answers"] = [{**answers[0], "stream_id": b"quiet"}]
+    alone = [row for one in rows for batch in fold([pa.RecordBatch.from_pylist([one])]) for row in batch.to_pylist()]
+    whole = pa.RecordBatch.from_pylist(rows)
+    for size in (1, 2, 3, len(rows)):
+        parts = [whole.slice(start, size) for start in range(0, len(rows), size)]
+        assert [row for batch in fold(parts) for row in batch.to_pylist()] == alone
+    assert [len(row["states"]) > 0 for row in alone] == [True, False, True, True, True]
+    assert alone[2]["delivered"][0]["miniblock_num"] == known["states"][-1]["minipool_gen"], (
+        "what was delivered does not come again"
+    )
 
 
 def test_recorded_pages_fill_a_gap(tmp_path: Path) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 from chainlake.bench.pg_cluster import cluster
 from chainlake.bench.postgres import psycopg_driver
+from chainlake.bench.sync_planning import AHEAD, GEN
 from chainlake.cli.show import emit
 from chainlake.errors import Unavailable
 from chainlake.sync.client import Asking, ConnectClient
-from chainlake.sync.messages import Event
-from chainlake.sync.miniblock import Miniblock, open_miniblock
+from chainlake.sync.fold import Known
+from chainlake.sync.miniblock import Event, Miniblock
+from chainlake.sync.rules import Delivery, Mark, State, advance
 
 TABLES = """
 CREATE TABLE stream_sync_state (
@@ -42,6 +44,25 @@ NOTE = (
 )
 
 
+PERSISTED = """
+INSERT INTO stream_sync_state SELECT id, {gen} - 10, {gen}, id
+FROM (SELECT decode(lpad(to_hex(n), 64, '0'), 'hex') AS id FROM generate_series(0, {streams} - 1) n) made;
+CREATE TABLE answers AS
+SELECT id AS stream_id, array_agg({gen} - 1 + ahead ORDER BY ahead) AS numbers,
+  array_agg(set_byte(id, 0, ahead) ORDER BY ahead) AS hashes,
+  array_agg(CASE ahead WHEN 0 THEN decode(repeat('00', 32), 'hex') ELSE set_byte(id, 0, ahead - 1) END ORDER BY ahead) AS before
+FROM generate_series(0, {streams} - 1) n
+CROSS JOIN LATERAL (SELECT decode(lpad(to_hex(n), 64, '0'), 'hex') AS id) made
+CROSS JOIN LATERAL generate_series(0, CASE n % 10 WHEN 0 THEN {ahead} ELSE 0 END) ahead
+GROUP BY id;
+ANALYZE answers;
+"""
+RESTART = (
+    "SELECT snapshot_miniblock, minipool_gen, prev_miniblock_hash, stream_id, numbers, hashes, before"
+    " FROM stream_sync_state JOIN answers USING (stream_id)"
+)
+
+
 class SyncService:
     """The seed of such services: load the row, ask, skip or fetch the gap, insert, move the row, commit."""
 
@@ -50,20 +71,17 @@ class SyncService:
         connection.execute(TABLES)
 
     def plan(self, streams: int) -> float:
-        """Seconds to read that many rows, and to decide about each."""
-        from chainlake.bench.sync import GEN, plan_one
-
-        with self._connection.cursor() as cursor, cursor.copy("COPY stream_sync_state FROM STDIN") as copy:
-            for number in range(streams):
-                stream_id = number.to_bytes(32, "big")
-                copy.write_row((stream_id, GEN - 10, GEN, stream_id, "2026-01-01"))
+        """Seconds to read that many states with the answers of their nodes, and to apply the same rules to each."""
+        self._connection.execute(PERSISTED.format(streams=streams, gen=GEN, ahead=AHEAD))
         began = time.monotonic()
-        with self._connection.transaction(), self._connection.cursor(name="restart") as cursor:
+        with self._connection.transaction(), self._connection.cursor(name="restart", binary=True) as cursor:
             cursor.itersize = 10_000
-            cursor.execute("SELECT stream_id, snapshot_miniblock, minipool_gen, prev_miniblock_hash FROM stream_sync_state")
-            for row in cursor:
-                plan_one(int.from_bytes(row[0], "big"))
+            cursor.execute(RESTART)
+            for snapshot, gen, last, genesis, numbers, hashes, before in cursor:
+                marks = tuple(Mark(place, *one) for place, one in enumerate(zip(numbers, hashes, before, strict=True)))
+                advance(State(gen, last, snapshot, 0, genesis), Delivery(marks, live=True), Known())
         seconds = time.monotonic() - began
+        self._connection.execute("DROP TABLE answers")
         self.forget()
         return seconds
 
@@ -87,14 +105,14 @@ class SyncService:
                 "SELECT snapshot_miniblock, minipool_gen FROM stream_sync_state WHERE stream_id = %s", (stream_id,)
             ).fetchone()
             answer = client.get_stream(stream_id)
-            own = [open_miniblock(raw) for raw in answer.miniblocks[answer.snapshot_index if found is None else 0 :]]
+            own = [one.opened for one in answer.miniblocks[answer.snapshot_index if found is None else 0 :]]
             snapshot, gen = found or (own[0].number, own[0].number)
             if gen == answer.minipool_gen and not answer.minipool:
                 return
             gap: list[Miniblock] = []
             while gen < own[0].number and (not gap or gap[-1].number + 1 < own[0].number):
                 start = gap[-1].number + 1 if gap else gen
-                gap += [open_miniblock(raw) for raw in client.get_miniblocks(stream_id, start, own[0].number)]
+                gap += [one.opened for one in client.get_miniblocks(stream_id, start, own[0].number)]
             new = [block for block in [*gap, *own] if block.number >= gen]
             with self._connection.cursor() as cursor:
                 for block in new:

@@ -11,7 +11,8 @@ from chainlake.bench.report import Result
 from chainlake.bench.scratch import scratch, stage_seconds
 from chainlake.cli.show import emit
 from chainlake.errors import Unavailable
-from chainlake.lake import Lake, open_lake
+from chainlake.lake import Lake
+from chainlake.rehearsal import open_part
 from chainlake.replica.groups import META, SHARED, USER_GROUPS, group_of
 
 ENTRIES, QUICK_ENTRIES = 1_000_000, 50_000
@@ -27,7 +28,7 @@ def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
     """All measurements, in a lake of its own that is removed afterwards."""
     entries = size or (QUICK_ENTRIES if quick else ENTRIES)
     with scratch(home) as (prefix, directory):
-        lake = open_lake(home, schema_prefix=prefix)
+        lake = open_part(["raw.replica", *STAGES], home, schema_prefix=prefix)
         bench = Bench(lake, directory)
         bench.follow("warm", 5_000, 0.5)
         best = bench.peers(min(entries, PEER_ENTRIES))

@@ -48,6 +48,12 @@ def timed(work: Callable[[], object], repeat: int = 3) -> float:
     return statistics.median(taken)
 
 
+def percentile_ms(seconds: Sequence[float], percent: int) -> float:
+    """Milliseconds that so many percent of some pieces of work stay below."""
+    ordered = sorted(seconds)
+    return 1000 * ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
 def side_by_side(ours: Callable[[], object], theirs: Callable[[], object], repeat: int, warm: int = 0) -> tuple[float, float]:
     """Median seconds of two pieces of work that take turns, after `warm` turns that do not count."""
     for _ in range(warm):

@@ -9,6 +9,7 @@ import pyarrow as pa
 from chainlake.cage.decode import read_block
 from chainlake.cage.transaction import Tx, TxIn, TxOut
 from chainlake.errors import BadInput
+from chainlake.merkle.blake import blake
 
 OF_TX = "tx_index: int, tx_id: binary"
 ASSETS = "array<struct<policy: binary, name: binary, quantity: decimal(20, 0)>>"
@@ -22,9 +23,11 @@ OUTPUT = (
 )
 MINT = f"struct<{OF_TX}, is_valid: boolean, policy: binary, asset_name: binary, quantity: bigint>"
 REDEEMER = f"struct<{OF_TX}, is_valid: boolean, tag: int, position: bigint, data: binary>"
+DATUM = f"struct<{OF_TX}, datum_hash: binary, datum: binary>"
 DECODED = (
     "_height bigint, hash binary, timestamp timestamp, era int, slot bigint, transaction_count int, invalid_count int,"
-    f" error string, inputs array<{INPUT}>, outputs array<{OUTPUT}>, mints array<{MINT}>, redeemers array<{REDEEMER}>"
+    f" error string, inputs array<{INPUT}>, outputs array<{OUTPUT}>, mints array<{MINT}>, redeemers array<{REDEEMER}>,"
+    f" datums array<{DATUM}>"
 )
 
 _TX = [("tx_index", pa.int32()), ("tx_id", pa.binary())]
@@ -62,6 +65,7 @@ _LISTS = {
     "redeemers": pa.struct(
         [*_TX, ("is_valid", pa.bool_()), ("tag", pa.int32()), ("position", pa.int64()), ("data", pa.binary())]
     ),
+    "datums": pa.struct([*_TX, ("datum_hash", pa.binary()), ("datum", pa.binary())]),
 }
 _NUMBERS = {"era": pa.int32(), "slot": pa.int64(), "transaction_count": pa.int32(), "invalid_count": pa.int32()}
 
@@ -106,6 +110,7 @@ def decoded(payload: bytes) -> dict[str, Any]:
         "outputs": [row for at, tx in txs for row in _outputs(at, tx)],
         "mints": [(at, tx.tx_id, tx.is_valid, *mint) for at, tx in txs for mint in tx.mints],
         "redeemers": [(at, tx.tx_id, tx.is_valid, *told) for at, tx in txs for told in tx.redeemers],
+        "datums": [(at, tx.tx_id, blake(datum), datum) for at, tx in txs for datum in dict.fromkeys(tx.datums)],
     }
 
 

@@ -3,11 +3,10 @@
 The address of an output is the CBOR `[CBOR of the payload, checksum]`, as wallets show it in base58.
 """
 
-import hashlib
-
 from chainlake.cage.cbor import Span, embedded, end_of, items, octets, unsigned
 from chainlake.cage.transaction import Tx, TxIn, TxOut
 from chainlake.errors import BadInput
+from chainlake.merkle.blake import blake
 
 MOST_INDEX = 1 << 32
 MOST_LOVELACE = 1 << 63
@@ -28,7 +27,7 @@ def _transaction(raw: bytes, pair: int) -> Tx:
         raise BadInput(f"a Byron transaction without inputs or outputs at byte {pair}")
     first, end = parts[0]
     return Tx(
-        tx_id=hashlib.blake2b(raw[first:end], digest_size=32).digest(),
+        tx_id=blake(raw[first:end]),
         is_valid=True,
         inputs=tuple(_input(raw, span[0]) for span in items(raw, of[0][0], "the inputs")),
         outputs=tuple(_output(raw, span) for span in items(raw, of[1][0], "the outputs")),

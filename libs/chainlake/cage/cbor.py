@@ -14,6 +14,7 @@ SET_TAG, CBOR_TAG = 258, 24
 POSITIVE_BIGNUM, NEGATIVE_BIGNUM = 2, 3
 MOST_ITEMS = 1 << 20
 NULL = 0xF6
+CHUNKED = 0x5F
 
 Span = tuple[int, int]
 
@@ -86,7 +87,7 @@ def integer(data: bytes, position: int, what: str) -> int:
 
 def octets(data: bytes, position: int, what: str) -> bytes:
     """A byte string, in one piece or in chunks."""
-    if data[position : position + 1] == b"\x5f":
+    if position < len(data) and data[position] == CHUNKED:
         return b"".join(_chunks(data, position + 1, what))
     return _piece(data, position, what)[0]
 
@@ -141,8 +142,10 @@ __all__ = [
     "ARRAY",
     "BREAK",
     "BYTES",
+    "CHUNKED",
     "MAP",
     "MAX_DEPTH",
+    "NEGATIVE",
     "NULL",
     "TAG",
     "UNSIGNED",

@@ -1,24 +1,30 @@
-"""What `lake verify` computes again: the UTxO root, every trie's root, and that requests are outputs at the cage."""
+"""What `lake verify` computes again: the UTxO tree, every trie, their roots, and that requests are outputs at the cage."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from chainlake.cage.arrow_rows import batched
 from chainlake.cage.rules import request_in
 from chainlake.cage.settings import Settings
 from chainlake.cage.transaction import TxOut
+from chainlake.cage.utxo_fold import PART_DEPTH, PREFIX, to_path
+from chainlake.cage.utxo_rows import packed, unpacked
 from chainlake.encoding import short
 from chainlake.merkle import csmt, mpf
-from chainlake.merkle.csmt_node import blake, fold, leaf
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
 
 MOST = 5
-LEAVES = "path binary, value binary"
-TRIES = "token_id binary, root binary"
+PARTS_AGAIN = "part string, top binary, outputs bigint, wrong bigint"
+PARTS_SCHEMA = pa.schema([("part", pa.string()), ("top", pa.binary()), ("outputs", pa.int64()), ("wrong", pa.int64())])
+TRIES_AGAIN = "token_id binary, root binary, wrong bigint"
+TRIES_SCHEMA = pa.schema([("token_id", pa.binary()), ("root", pa.binary()), ("wrong", pa.int64())])
 
 
 def state_problems(lake: "Lake", chain: str) -> list[str]:
@@ -42,58 +48,96 @@ def by_address_problems(lake: "Lake", chain: str) -> list[str]:
 
 
 def _utxo_root(lake: "Lake", chain: str, height: int) -> list[str]:
-    utxos = lake.table("silver.utxos", chain=chain).select("tx_id", "tx_index", "txout")
-    rows = utxos.mapInArrow(_leaves, LEAVES).collect()
-    top = fold([leaf(path, value) for path, value in sorted((bytes(path), bytes(value)) for path, value in rows)])
-    root = top and top.root()
-    said = (
-        lake.table("silver.chain_roots", chain=chain)
-        .filter(F.col("height") == height)
-        .select("utxo_root", "utxo_count")
-        .collect()
+    """The tree made again from the outputs, part by part, beside the rows and the root that are kept of it."""
+    outputs = lake.table("silver.utxos", chain=chain).select(
+        F.concat(F.lit(PREFIX), F.lower(F.hex(F.substring("tx_id", 1, 1))).substr(1, PART_DEPTH - len(PREFIX))).alias("part"),
+        *("tx_id", "tx_index", "txout"),
+        *_nulls(path="string", node="binary"),
     )
-    expected = (bytes(said[0][0]) if said[0][0] is not None else None, said[0][1]) if said else (None, 0)
-    if (root, len(rows)) == expected:
-        return []
-    return [
-        f"the {len(rows)} unspent outputs of {chain} at block {height} have root {short(root or b'')},"
-        f" the block has {expected[1]} and {short(expected[0] or b'')}"
+    nodes = lake.table("silver.utxo_nodes", chain=chain).select(
+        F.substring("path", 1, PART_DEPTH).alias("part"),
+        *_nulls(tx_id="binary", tx_index="int", txout="binary"),
+        *("path", "node"),
+    )
+    both = outputs.unionByName(nodes).repartition("part").sortWithinPartitions("part")
+    parts = both.mapInArrow(parts_again, PARTS_AGAIN).collect()
+    root, count = csmt.combine(unpacked(bytes(row["top"])) for row in parts), sum(row["outputs"] for row in parts)
+    said = lake.table("silver.chain_roots", chain=chain).filter(F.col("height") == height).select("utxo_root", "utxo_count")
+    kept = said.collect()
+    expected = (bytes(kept[0][0]) if kept[0][0] is not None else None, kept[0][1]) if kept else (None, 0)
+    problems = [
+        f"{row['wrong']} rows of the UTxO tree of {chain} under {row['part']} are not those of its outputs"
+        for row in sorted(parts)
+        if row["wrong"]
     ]
+    if (root, count) != expected:
+        problems.append(
+            f"the {count} unspent outputs of {chain} at block {height} have root {short(root or b'')},"
+            f" the block has {expected[1]} and {short(expected[0] or b'')}"
+        )
+    return problems
 
 
-def _leaves(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        rows = zip(*(batch.column(name).to_pylist() for name in ("tx_id", "tx_index", "txout")), strict=True)
-        made = [(csmt.txin_key(tx_id, number), blake(txout)) for tx_id, number, txout in rows]
-        arrays = [pa.array([row[at] for row in made], pa.binary()) for at in (0, 1)]
-        yield pa.RecordBatch.from_arrays(arrays, ["path", "value"])
+def parts_again(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Outputs and rows, sorted by part, to each part's top, and how many rows are not those of the outputs."""
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    made = []
+    for part, group in groupby(rows, key=lambda row: row[0]):
+        tree, kept, outputs = csmt.Tree(None, to_path(part)), dict[bytes, bytes](), 0
+        for _, tx_id, number, txout, path, node in group:
+            if path is None:
+                tree.insert(csmt.txin_key(tx_id, number), txout)
+                outputs += 1
+            else:
+                kept[to_path(path)] = node
+        wrong = _differences(tree.changes(), kept)
+        made.append({"part": part, "top": packed(tree.top()), "outputs": outputs, "wrong": wrong})
+    yield from batched(made, PARTS_SCHEMA)
 
 
 def _tries(lake: "Lake", chain: str) -> list[str]:
-    facts = lake.table("silver.trie_facts", chain=chain).select("token_id", "key", "value")
-    made = facts.repartition("token_id").sortWithinPartitions("token_id").mapInArrow(_roots, TRIES)
+    """Every trie made again from its facts, beside the rows and the root that are kept of it."""
+    facts = lake.table("silver.trie_facts", chain=chain).select("token_id", "key", "value", *_nulls(path="string", node="binary"))
+    nodes = lake.table("silver.trie_nodes", chain=chain).select(
+        "token_id", *_nulls(key="binary", value="binary"), *("path", "node")
+    )
+    both = facts.unionByName(nodes).repartition("token_id").sortWithinPartitions("token_id")
+    made = both.mapInArrow(tries_again, TRIES_AGAIN)
     tokens = lake.table("silver.cage_tokens", chain=chain).select("token_id", F.col("root").alias("said"), "tracked")
-    rows = tokens.join(made, "token_id", "full").collect()
     found = []
-    for row in rows:
+    for row in tokens.join(made, "token_id", "full").collect():
+        token = f"token {short(row['token_id'])} of {chain}"
         if row["said"] is None:
-            found.append(f"there are facts of token {short(row['token_id'])} of {chain}, which is not there")
+            found.append(f"there are facts of {token}, which is not there")
         elif row["tracked"] and bytes(row["said"]) != bytes(row["root"] or mpf.EMPTY):
-            found.append(
-                f"the trie of token {short(row['token_id'])} of {chain} has root {short(row['root'] or mpf.EMPTY)},"
-                f" its state says {short(row['said'])}"
-            )
+            found.append(f"the trie of {token} has root {short(row['root'] or mpf.EMPTY)}, its state says {short(row['said'])}")
+        if row["wrong"]:
+            found.append(f"{row['wrong']} rows of the trie of {token} are not those of its facts")
     return found
 
 
-def _roots(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    tries: dict[bytes, mpf.Trie] = {}
-    for batch in batches:
-        for token, key, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
-            tries.setdefault(token, mpf.Trie()).insert(key, value)
-    rows = [(token, trie.root()) for token, trie in tries.items()]
-    arrays = [pa.array([row[at] for row in rows], pa.binary()) for at in (0, 1)]
-    yield pa.RecordBatch.from_arrays(arrays, ["token_id", "root"])
+def tries_again(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Facts and rows, sorted by token, to each trie's root, and how many rows are not those of the facts."""
+    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
+    made = []
+    for token, group in groupby(rows, key=lambda row: row[0]):
+        trie, kept = mpf.Trie(), dict[bytes, bytes]()
+        for _, key, value, path, node in group:
+            if path is None:
+                trie.insert(key, value)
+            else:
+                kept[to_path(path)] = node
+        made.append({"token_id": token, "root": trie.root(), "wrong": _differences(trie.changes(), kept)})
+    yield from batched(made, TRIES_SCHEMA)
+
+
+def _differences(made: Mapping[bytes, bytes | None], kept: Mapping[bytes, bytes]) -> int:
+    """How many rows are there on one side only, or not the same."""
+    return sum(made.get(path) != kept.get(path) for path in made.keys() | kept.keys())
+
+
+def _nulls(**types: str) -> list[Column]:
+    return [F.lit(None).cast(kind).alias(name) for name, kind in types.items()]
 
 
 def _requests(lake: "Lake", chain: str) -> list[str]:

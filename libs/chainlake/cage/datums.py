@@ -1,6 +1,7 @@
 """What the cage's script keeps in datums and is told in redeemers."""
 
 import hashlib
+from functools import lru_cache
 from typing import NamedTuple
 
 from chainlake.cage.plutus import Constr, Data, read
@@ -13,6 +14,7 @@ SCRIPT_ADDRESS = {"testnet": b"\x70", "mainnet": b"\x71"}
 END, CONTRIBUTE, MODIFY, RETRACT, REJECT = range(5)
 MINTING, MIGRATING, BURNING = range(3)
 LARGEST = 1 << 63
+DATUMS = 1_024
 
 
 class Cage(NamedTuple):
@@ -62,8 +64,9 @@ def asset_name(seed: TxIn) -> bytes:
     return hashlib.sha256(seed.tx_id + seed.number.to_bytes(2, "big")).digest()
 
 
+@lru_cache(maxsize=DATUMS)
 def read_datum(data: bytes | None) -> State | Request | None:
-    """What an inline datum says; None if it is neither a state nor a request."""
+    """What an inline datum says; None if it is neither a state nor a request. Rules ask this of an output several times."""
     if data is None:
         return None
     try:

@@ -4,7 +4,6 @@ Bytes may come from anyone: what is not a block is refused with a `BadInput` tha
 bounds. (`byron` has the first era, whose transactions look quite different.)
 """
 
-import hashlib
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -27,12 +26,13 @@ from chainlake.cage.cbor import (
 )
 from chainlake.cage.transaction import Asset, Redeemer, Tx, TxIn, TxOut
 from chainlake.errors import BadInput
+from chainlake.merkle.blake import blake
 from chainlake.sources.cardano import BYRON, EBB, MAX_BLOCK, era_of
 
 HASH = 32
 POLICY = 28
 INPUTS, OUTPUTS, MINT, COLLATERAL, COLLATERAL_RETURN, REFERENCES = 0, 1, 9, 13, 16, 18
-REDEEMERS = 5
+DATUMS, REDEEMERS = 4, 5
 ADDRESS, VALUE, DATUM, SCRIPT = 0, 1, 2, 3
 DATUM_HASH, INLINE_DATUM = 0, 1
 MOST_LOVELACE = 1 << 63
@@ -101,8 +101,9 @@ def _transaction(raw: bytes, body: Span, witness: Span, is_valid: bool) -> Tx:
     of = fields(raw, body[0], "a transaction")
     if INPUTS not in of or OUTPUTS not in of:
         raise BadInput(f"a transaction without inputs or outputs at byte {body[0]}")
+    witnesses = fields(raw, witness[0], "a witness set")
     return Tx(
-        tx_id=hashlib.blake2b(raw[body[0] : body[1]], digest_size=HASH).digest(),
+        tx_id=blake(raw[body[0] : body[1]]),
         is_valid=is_valid,
         inputs=_inputs(raw, of, INPUTS),
         outputs=tuple(_output(raw, span) for span in items(raw, of[OUTPUTS][0], "the outputs")),
@@ -110,7 +111,8 @@ def _transaction(raw: bytes, body: Span, witness: Span, is_valid: bool) -> Tx:
         collateral=_inputs(raw, of, COLLATERAL),
         collateral_return=_output(raw, of[COLLATERAL_RETURN]) if COLLATERAL_RETURN in of else None,
         references=_inputs(raw, of, REFERENCES),
-        redeemers=_redeemers(raw, witness),
+        redeemers=_redeemers(raw, witnesses[REDEEMERS][0]) if REDEEMERS in witnesses else (),
+        datums=_datums(raw, witnesses[DATUMS][0]) if DATUMS in witnesses else (),
     )
 
 
@@ -199,12 +201,13 @@ def _assets(raw: bytes, position: int, least: int, most: int) -> tuple[Asset, ..
     return tuple(found)
 
 
-def _redeemers(raw: bytes, witness: Span) -> tuple[Redeemer, ...]:
+def _datums(raw: bytes, position: int) -> tuple[bytes, ...]:
+    """A list, or a set since Conway."""
+    return tuple(raw[first:end] for first, end in items(raw, position, "the datums"))
+
+
+def _redeemers(raw: bytes, position: int) -> tuple[Redeemer, ...]:
     """`[[tag, index, data, units]]`, or `{[tag, index]: [data, units]}` since Conway."""
-    of = fields(raw, witness[0], "a witness set")
-    if REDEEMERS not in of:
-        return ()
-    position = of[REDEEMERS][0]
     if raw[position] >> 5 == MAP:
         both = pairs(raw, position, "the redeemers")
         found = [items(raw, key[0], "a redeemer") + items(raw, value[0], "a redeemer") for key, value in both]

@@ -7,11 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from chainlake.cage.arrow_rows import Row, batched
 from chainlake.cage.bronze_rows import ASSETS
 from chainlake.cage.datums import Cage, Request
 from chainlake.cage.rules import UPDATE, Event, Spent, Used, events_of, request_in
 from chainlake.cage.transaction import Asset, TxIn, TxOut
-from chainlake.merkle.mpf_proof import blake
+from chainlake.merkle.blake import blake
 
 SPENT, CREATED, MINTED = 0, 1, 2
 PARTS = (
@@ -63,23 +64,23 @@ SCHEMA = pa.schema(
         ("is_gone", pa.bool_()),
     ]
 )
-Row = dict[str, Any]
 
 
 def detect(batches: Iterable[pa.RecordBatch], cage: Cage) -> Iterator[pa.RecordBatch]:
     """Rows as PARTS says, sorted by height and transaction, to rows as DETECTED says: an event has a kind, a request has none."""
     parts = (row for batch in batches for row in batch.to_pylist())
-    for (height, tx_index), group in groupby(parts, key=lambda row: (row["_height"], row["tx_index"])):
-        rows = list(_of_transaction(cage, list(group)))
-        for row in rows:
-            row |= {"_height": height, "tx_index": tx_index}
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=SCHEMA)
+    transactions = groupby(parts, key=lambda row: (row["_height"], row["tx_index"]))
+    yield from batched((row for place, group in transactions for row in _placed(cage, *place, list(group))), SCHEMA)
 
 
 def detector(cage: Cage) -> Any:
     """`detect` for one cage."""
     return partial(detect, cage=cage)
+
+
+def _placed(cage: Cage, height: int, tx_index: int, parts: list[Row]) -> Iterator[Row]:
+    for row in _of_transaction(cage, parts):
+        yield {"_height": height, "tx_index": tx_index, **row}
 
 
 def _of_transaction(cage: Cage, parts: list[Row]) -> Iterator[Row]:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from chainlake.merkle.mpf_proof import BranchStep, LeafStep, Proof, blake, leaf_hash
+from chainlake.merkle.blake import blake
+from chainlake.merkle.mpf_proof import BranchStep, LeafStep, Proof, leaf_hash
 from chainlake.merkle.radix_rows import nibbles
 from chainlake.plots import PALETTE
 

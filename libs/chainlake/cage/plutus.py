@@ -6,7 +6,7 @@ form, byte strings in chunks.
 
 from typing import NamedTuple, TypeAlias
 
-from chainlake.cage.cbor import ARRAY, BYTES, MAP, TAG, end_of, head, integer, items, octets, pairs, unsigned
+from chainlake.cage.cbor import ARRAY, BREAK, BYTES, CHUNKED, MAP, NEGATIVE, TAG, UNSIGNED, end_of, head, integer, octets
 from chainlake.errors import BadInput
 
 MOST_DEPTH = 48
@@ -33,32 +33,52 @@ def read(data: bytes) -> Data:
         raise BadInput(f"the data has {len(data)} bytes: a transaction has at most {MOST_BYTES}")
     if end_of(data, 0) != len(data):
         raise BadInput("something follows the data")
-    return _read(data, 0, 0)
+    return _read(data, 0, 0)[0]
 
 
-def _read(data: bytes, position: int, depth: int) -> Data:
+def _read(data: bytes, position: int, depth: int) -> tuple[Data, int]:
+    """A value and where it ends. That items are as long as they claim is known by now."""
     if depth > MOST_DEPTH:
         raise BadInput(f"the data is nested deeper than {MOST_DEPTH}")
     first = data[position]
     major = first >> 5
     if major == ARRAY:
-        return [_read(data, start, depth + 1) for start, _ in items(data, position, "a list")]
+        return _several(data, position, depth)
     if major == MAP:
-        both = pairs(data, position, "a map")
-        return {
-            at: Constr(0, [_read(data, key[0], depth + 1), _read(data, value[0], depth + 1)])
-            for at, (key, value) in enumerate(both)
-        }
+        both, end = _several(data, position, depth)
+        return {at: Constr(0, both[2 * at : 2 * at + 2]) for at in range(len(both) // 2)}, end
+    if first == CHUNKED:
+        return octets(data, position, "a byte string"), end_of(data, position)
+    _, argument, after = head(data, position)
     if major == BYTES:
-        return octets(data, position, "a byte string")
-    if major == TAG:
-        _, tag, after = head(data, position)
-        index = _constructor(tag)
-        if index is not None:
-            return Constr(index, [_read(data, start, depth + 1) for start, _ in items(data, after, "fields")])
-        if tag == ANY_CONSTRUCTOR:
-            return _any_constructor(data, after, depth)
-    return integer(data, position, "a number")
+        return data[after : after + argument], after + argument
+    if major in (UNSIGNED, NEGATIVE):
+        return argument if major == UNSIGNED else -1 - argument, after
+    index = _constructor(argument) if major == TAG else None
+    if index is not None:
+        fields, end = _several(data, after, depth)
+        return Constr(index, fields), end
+    if major == TAG and argument == ANY_CONSTRUCTOR:
+        return _any_constructor(data, after, depth)
+    return integer(data, position, "a large number"), end_of(data, position)
+
+
+def _several(data: bytes, position: int, depth: int) -> tuple[list[Data], int]:
+    """What a list holds, or a map, one after the other, and where it ends."""
+    found: list[Data] = []
+    if data[position] in (0x9F, 0xBF):
+        position += 1
+        while data[position] != BREAK:
+            value, position = _read(data, position, depth + 1)
+            found.append(value)
+        return found, position + 1
+    major, count, position = head(data, position)
+    if major not in (ARRAY, MAP):
+        raise BadInput(f"fields are no list at byte {position}")
+    for _ in range(count if major == ARRAY else 2 * count):
+        value, position = _read(data, position, depth + 1)
+        found.append(value)
+    return found, position
 
 
 def _constructor(tag: int) -> int | None:
@@ -67,9 +87,9 @@ def _constructor(tag: int) -> int | None:
     return tag - _SECOND + 7 if _SECOND <= tag <= _LAST_SECOND else None
 
 
-def _any_constructor(data: bytes, position: int, depth: int) -> Constr:
-    parts = items(data, position, "a constructor")
-    if len(parts) != 2:
-        raise BadInput(f"a constructor has {len(parts)} parts")
-    index = unsigned(data, parts[0][0], "a constructor's number")
-    return Constr(index, [_read(data, start, depth + 1) for start, _ in items(data, parts[1][0], "fields")])
+def _any_constructor(data: bytes, position: int, depth: int) -> tuple[Constr, int]:
+    parts, end = _several(data, position, depth)
+    match parts:
+        case [int(number), list(fields)] if number >= 0:
+            return Constr(number, fields), end
+    raise BadInput(f"a constructor is not a number and fields at byte {position}")

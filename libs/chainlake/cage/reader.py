@@ -11,8 +11,8 @@ from chainlake.encoding import short, to_hex
 from chainlake.errors import BadInput, BrokenPromise
 from chainlake.lake.visibility import History
 from chainlake.merkle import csmt, mpf
+from chainlake.merkle.blake import blake
 from chainlake.merkle.csmt_node import Node
-from chainlake.merkle.mpf_proof import blake
 from chainlake.serve.embedded import EmbeddedLake, LedgerReader
 from chainlake.serve.state_rows import KeyedRows, event_rows
 from chainlake.serve.visible import Limits
@@ -105,12 +105,13 @@ class CageReader:
     def __init__(self, home: Path, chain: str, *, prefix: str = "") -> None:
         lake = EmbeddedLake(home, prefix)
         self.chain = chain
-        self._ledger = LedgerReader(lake, chain, (STAGE, "gold.cage"))
+        self._ledger = LedgerReader(lake, chain, (STAGE, "bronze.cage", "gold.cage"))
         self._roots = KeyedRows(lake, "silver.chain_roots", "_height", ("utxo_root", "utxo_count", "block_hash", "slot"))
         self._utxos = States(lake, "silver.utxos", "tx_id", ("tx_id", "tx_index"), UTXO)
         address = [name for name in UTXO if name not in ("reference_script", "txout")]
         self._addresses = States(lake, "gold.utxos_by_address", "address", ("address", "tx_id", "tx_index"), address)
         self._tree = States(lake, "silver.utxo_nodes", "bucket", ("path",), ("node",))
+        self._datums = KeyedRows(lake, "bronze.cardano_datums", "datum_hash", ("datum",))
         self._tokens = States(lake, "silver.cage_tokens", "token_id", ("token_id",), TOKEN)
         self._requests = States(lake, "silver.cage_requests", "tx_id", ("tx_id", "tx_index"), REQUEST)
         self._facts = States(lake, "silver.trie_facts", "key", ("token_id", "key"), ("value",))
@@ -156,18 +157,21 @@ class CageReader:
 
     def utxo(self, place: TxIn, height: int | None = None) -> Row | None:
         """An output, if it is unspent after a block."""
-        return self._utxo(*self.at(height), place)
+        history, at = self.at(height)
+        found = self._utxo(history, at, place)
+        return found and self._with_datums([found], at)[0]
 
     def utxos_of(self, address: bytes, height: int | None = None) -> list[Row]:
         """The unspent outputs of an address after a block."""
         history, at = self.at(height, "gold.cage")
-        return self._addresses.at(self.chain, history, at, [address])
+        return self._with_datums(self._addresses.at(self.chain, history, at, [address]), at)
 
     def utxos_with(self, policy: bytes, name: bytes | None = None, height: int | None = None) -> list[Row]:
         """The unspent outputs that hold a token, or any of a policy."""
         history, at = self.at(height)
         rows = self._utxos.at(self.chain, history, at)
-        return [row for row in rows if any(a["policy"] == policy and name in (None, a["name"]) for a in row["assets"])]
+        held = [row for row in rows if any(a["policy"] == policy and name in (None, a["name"]) for a in row["assets"])]
+        return self._with_datums(held, at)
 
     def prove_fact(self, token_id: bytes, key: bytes, height: int | None = None) -> Proven:
         """What a token's trie says of a key after a block, with the proof that its root holds it."""
@@ -205,6 +209,15 @@ class CageReader:
                 f"the UTxO tree of {self.chain} at block {at} does not have the root of that block: run lake verify"
             )
         return Proven(at, root, key, value, proof, {"txIn": f"{place.tx_id.hex()}#{place.number}"})
+
+    def _with_datums(self, rows: list[Row], height: int) -> list[Row]:
+        """Outputs that have only the hash of their datum get the datum, if a transaction up to the block has shown it."""
+        wanted = sorted({row["datum_hash"] for row in rows if row["datum_hash"] is not None})
+        visible = self._ledger.view.of("bronze.cage", self.chain).visible(height)
+        limits = Limits({one.commit.commit_id: one.limit for one in visible})
+        tables = self._datums.read(self.chain, limits, wanted)
+        shown = {row["datum_hash"]: row["datum"] for table in tables for row in table.to_pylist()}
+        return [row | {"datum": shown.get(row["datum_hash"])} if row["datum"] is None else row for row in rows]
 
     def _block(self, history: History, height: int) -> Row:
         for row in event_rows(self._roots, self.chain, history, height):

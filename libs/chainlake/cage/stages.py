@@ -20,9 +20,11 @@ LISTS = {
     "bronze.cardano_outputs": "outputs",
     "bronze.cardano_mints": "mints",
     "bronze.cardano_redeemers": "redeemers",
+    "bronze.cardano_datums": "datums",
 }
 UTXO_ROOT = "utxo"
 SEARCHED = {
+    "bronze.cardano_datums": ("datum_hash",),
     "silver.utxos": ("tx_id", "tx_index"),
     "silver.utxo_nodes": ("bucket", "path"),
     "silver.trie_facts": ("token_id", "key"),
@@ -41,6 +43,7 @@ def cage_stages() -> tuple[Stage, ...]:
             bronze,
             max_blocks=20_000,
             max_rows=100_000,
+            write_settings=SMALL_ROW_GROUPS,
         ),
         Stage(
             "silver.cage",
@@ -74,10 +77,8 @@ def bronze(batch: Batch) -> Output:
     bad = decoded.filter("error IS NOT NULL").select("_height", "error").orderBy("_height").limit(1).collect()
     why = "see what the source sends, then resume"
     refuse_first(chain, [(height, f"block {height} cannot be read: {error}; {why}") for height, error in bad])
-    tables = {
-        name: decoded.select("_chain", "_height", F.explode(column).alias("row")).select("_chain", "_height", "row.*")
-        for name, column in LISTS.items()
-    }
+    exploded = {name: decoded.select("_chain", "_height", F.explode(column).alias("row")) for name, column in LISTS.items()}
+    tables = {name: _findable(name, frame.select("_chain", "_height", "row.*")) for name, frame in exploded.items()}
     return Output({"bronze.cardano_blocks": decoded, **tables})
 
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
-from typing import Any
 
 import pyarrow as pa
 
+from chainlake.cage.arrow_rows import Row, batched
 from chainlake.cage.datums import State
 from chainlake.cage.detect import OPERATIONS
 from chainlake.cage.token_fold import TokenBlock, TokenEvent, TokenRow, fold_token
@@ -15,7 +15,6 @@ from chainlake.merkle import mpf
 
 TOKEN, NODE, EVENT = 0, 1, 2
 BUCKET = 8
-MANY = 2_000
 STATE = "owner binary, root binary, max_fee bigint, process_time bigint, retract_time bigint"
 PARTS = (
     f"token_id binary, part int, _height bigint, tx_index int, event_index int, kind string, {STATE}, was_root binary,"
@@ -48,20 +47,13 @@ SCHEMA = pa.schema(
         ("error", pa.string()),
     ]
 )
-Row = dict[str, Any]
 
 
 def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows as PARTS says, sorted by token, part and place, to rows as FOLDED says."""
-    made: list[Row] = []
     parts = (row for batch in batches for row in batch.to_pylist())
-    for token_id, group in groupby(parts, key=lambda row: row["token_id"]):
-        for row in _of_token(token_id, group):
-            made.append(row)
-            if len(made) >= MANY:
-                yield pa.RecordBatch.from_pylist(made, schema=SCHEMA)
-                made = []
-    yield pa.RecordBatch.from_pylist(made, schema=SCHEMA)
+    tokens = groupby(parts, key=lambda row: row["token_id"])
+    yield from batched((row for token_id, group in tokens for row in _of_token(token_id, group)), SCHEMA)
 
 
 def _of_token(token_id: bytes, parts: Iterable[Row]) -> Iterator[Row]:

@@ -45,7 +45,7 @@ class Redeemer(NamedTuple):
 
 
 class Tx(NamedTuple):
-    """A transaction. Inputs are in the order in which they are written."""
+    """A transaction. Inputs are in the order in which they are written; datums are those that its witnesses show."""
 
     tx_id: bytes
     is_valid: bool
@@ -56,6 +56,7 @@ class Tx(NamedTuple):
     collateral_return: TxOut | None = None
     references: tuple[TxIn, ...] = ()
     redeemers: tuple[Redeemer, ...] = ()
+    datums: tuple[bytes, ...] = ()
 
     def spends(self) -> tuple[TxIn, ...]:
         """The outputs that are gone after it: an invalid one takes its collateral only."""

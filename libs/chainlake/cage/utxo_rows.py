@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from chainlake.cage.arrow_rows import Row, batched
 from chainlake.cage.utxo_fold import BUCKET_DEPTH, fold_part, to_path, to_text, top_of
 from chainlake.errors import BrokenPromise
 from chainlake.merkle.csmt import Change, Node, txin_key
 
 NODE, CHANGE = 0, 1
-MANY = 2_000
 PARTS = "tree_part string, part int, _height bigint, path string, node binary, tx_id binary, tx_index int, txout binary"
 FOLDED = (
     "what string, tree_part string, _height bigint, _deleted boolean, bucket string, path string, node binary, error string,"
@@ -32,20 +32,13 @@ SCHEMA = pa.schema(
         ("spent", pa.int32()),
     ]
 )
-Row = dict[str, Any]
 
 
 def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows as PARTS says to rows as FOLDED says: the rows of the tree that changed, and the part's top before and after each
     block, with how many outputs came and went."""
-    made: list[Row] = []
-    for part, group in groupby(_rows(batches), key=lambda row: row[0]):
-        for row in _of_part(part, group):
-            made.append(row)
-            if len(made) >= MANY:
-                yield pa.RecordBatch.from_pylist(made, schema=SCHEMA)
-                made = []
-    yield pa.RecordBatch.from_pylist(made, schema=SCHEMA)
+    parts = groupby(_rows(batches), key=lambda row: row[0])
+    yield from batched((row for part, group in parts for row in _of_part(part, group)), SCHEMA)
 
 
 def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:

@@ -49,6 +49,13 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         help="file or directory of its blocks, or a node (evm, comet, river)",
     )
     ingest.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the chain; repeatable")
+    ingest.add_argument(
+        "--genesis-complete",
+        dest="option",
+        action="append_const",
+        const="genesis_complete=true",
+        help="cardano: spending an output that is not known is an error (--option genesis_complete=true)",
+    )
     ingest.set_defaults(run=_ingest)
 
     sql = commands.add_parser(

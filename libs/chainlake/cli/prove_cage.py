@@ -19,7 +19,7 @@ def add_cage(domains: Any, name: str, common: argparse.ArgumentParser) -> None:
         help="that a key has its value in a token's trie, or is not in it: a Merkle Patricia Forestry proof under its root",
         epilog="example: lake prove cage demo-cardano 0x0e60… 0x6b6579 --height 40 --raw > proof.cbor",
     )
-    cage.add_argument("chain")
+    _add_chain(cage)
     cage.add_argument("token", help="asset name of the token, hex")
     cage.add_argument("key", help="key in its trie, hex")
     add_form(cage, "the proof in CBOR")
@@ -33,7 +33,7 @@ def add_utxo(domains: Any, name: str, common: argparse.ArgumentParser) -> None:
         help="that an output is unspent, or not: a proof under the root of the UTxO set",
         epilog="example: lake prove utxo demo-cardano 'txid#0' --height 40",
     )
-    utxo.add_argument("chain")
+    _add_chain(utxo)
     utxo.add_argument("txin", help="the output: txid#index")
     add_form(utxo, "the proof in CBOR")
     utxo.set_defaults(run=_prove_utxo)
@@ -51,8 +51,18 @@ def _prove_utxo(given: argparse.Namespace) -> int:
     return show_proof(given, _reader(given).prove_utxo(place, height))
 
 
+def _add_chain(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("chain", nargs="?", help="may be left out where there is one Cardano chain")
+
+
 def _reader(given: argparse.Namespace) -> "CageReader":
     from chainlake.cage.reader import CageReader
     from chainlake.lake.home import find_home
+    from chainlake.serve.control import LakeControl, chain_of_kind
+    from chainlake.serve.embedded import EmbeddedLake
 
-    return CageReader(find_home(given.home).path, given.chain, prefix=os.environ.get("LAKE_PREFIX", ""))
+    home, prefix = find_home(given.home).path, os.environ.get("LAKE_PREFIX", "")
+    if given.chain is None:
+        chains = LakeControl(EmbeddedLake(home, prefix)).chains()
+        given.chain = chain_of_kind(chains, "cardano", None, "name one before the rest")
+    return CageReader(home, given.chain, prefix=prefix)

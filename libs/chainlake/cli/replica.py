@@ -9,6 +9,7 @@ from chainlake.cli.show import emit, emit_json, table
 from chainlake.errors import BadInput
 
 if TYPE_CHECKING:
+    from chainlake.lake import Lake
     from chainlake.replica.cluster import Cluster
     from chainlake.replica.query import ReplicaReader
 
@@ -16,11 +17,27 @@ EXAMPLE = """the rejoin story:
   lake replica start shop --replicas a,b,c
   lake replica isolate shop c --from meta
   lake replica propose shop '{"type":"CreateNamespace","namespace_id":"app"}'
-  '{"type":"CreateUser","user_id":"alice","role":"user"}' lake replica propose shop
-  '{"type":"CreateTable","table_id":"app.t","columns":["id","v"],"primary_key":"id"}' lake replica propose shop
-  '{"type":"Insert","table_id":"app.t","user_id":"alice","rows":[{"id":1,"v":"x"}]}' lake replica deliver shop && lake run
-  replica lake replica read shop-c app.t --user alice       (refused: it waits for Meta index 3) lake replica rejoin shop c &&
-  lake replica deliver shop && lake run replica lake replica read shop-c app.t --user alice       (the row)"""
+  lake replica propose shop '{"type":"CreateUser","user_id":"alice","role":"user"}'
+  lake replica propose shop '{"type":"CreateTable","table_id":"app.t","columns":["id","v"],"primary_key":"id"}'
+  lake replica propose shop '{"type":"Insert","table_id":"app.t","user_id":"alice","rows":[{"id":1,"v":"x"}]}'
+  lake replica deliver shop && lake run replica
+  lake replica read shop-c app.t --user alice       (refused: it waits for Meta index 3)
+  lake replica rejoin shop c && lake replica deliver shop
+  lake replica crash shop c                         (killed in the middle of its commit)
+  lake replica restart shop c
+  lake replica read shop-c app.t --user alice       (the row)"""
+EXAMPLES = {
+    "health": "lake replica health demo-replica-c --json",
+    "read": "lake replica read shop-c app.t --user alice --stale",
+    "start": "lake replica start shop --replicas a,b,c",
+    "propose": """lake replica propose shop '{"type":"CreateNamespace","namespace_id":"app"}'""",
+    "deliver": "lake replica deliver shop --to c --only meta",
+    "isolate": "lake replica isolate shop c --from meta",
+    "rejoin": "lake replica rejoin shop c",
+    "crash": "lake replica crash shop c",
+    "restart": "lake replica restart shop c",
+    "migrate": "lake replica migrate shop",
+}
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -51,21 +68,11 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     isolate = _add(actions, common, "isolate", _isolate, "cut a replica off", cluster=True, member=True)
     isolate.add_argument("--from", dest="what", choices=("all", "meta"), default="all", help="from what (default: all)")
     _add(actions, common, "rejoin", _rejoin, "let a replica hear everything again", cluster=True, member=True)
+    text = "kill a replica while it commits what is new to it"
+    _add(actions, common, "crash", _crash, text, cluster=True, member=True)
+    text = "let a replica go on from its last commit until it has taken in all that was delivered"
+    _add(actions, common, "restart", _restart, text, cluster=True, member=True)
     _add(actions, common, "migrate", _migrate, "unite the three Meta logs of a cluster", cluster=True)
-
-
-EXAMPLES = {
-    "health": "lake replica health demo-replica-c --json",
-    "read": "lake replica read shop-c app.t --user alice --stale",
-    "start": "lake replica start shop --replicas a,b,c",
-    "propose": """lake replica propose shop '{"type":"CreateNamespace","namespace_id":"app"}'""",
-    "deliver": "lake replica deliver shop --to c --only meta",
-    "isolate": "lake replica isolate shop c --from meta",
-    "rejoin": "lake replica rejoin shop c",
-    "crash": "lake replica crash shop c",
-    "restart": "lake replica restart shop c",
-    "migrate": "lake replica migrate shop",
-}
 
 
 def _add(
@@ -191,6 +198,34 @@ def _rejoin(given: argparse.Namespace) -> int:
     _cluster(given).rejoin(given.member)
     emit(f"{given.cluster}-{given.member} hears everything again: lake replica deliver {given.cluster}")
     return 0
+
+
+def _crash(given: argparse.Namespace) -> int:
+    from chainlake.replica.following import crash
+
+    chain, lake = _member(given)
+    crash(lake, chain)
+    emit(f"{chain} was killed before its commit, so nothing has changed: lake replica restart {given.cluster} {given.member}")
+    return 0
+
+
+def _restart(given: argparse.Namespace) -> int:
+    from chainlake.replica.following import follow
+
+    chain, lake = _member(given)
+    follow(lake, chain)
+    health = _reader(given).health(chain)
+    pending = sum(group.pending for group in health.groups)
+    emit(f"{chain} is {health.status} at delivery {health.delivery}, Meta index {health.meta_index}, {pending} entries pending")
+    return 0
+
+
+def _member(given: argparse.Namespace) -> "tuple[str, Lake]":
+    """The chain of a replica, and the lake that holds it."""
+    from chainlake.lake import open_lake
+
+    _cluster(given).check_member(given.member)
+    return f"{given.cluster}-{given.member}", open_lake()
 
 
 def _migrate(given: argparse.Namespace) -> int:

@@ -44,6 +44,7 @@ NUMBERS = (
     Number("threads", "N", 1, 256, 4, "queries at the same time"),
     Number("queue", "N", 0, 100_000, 64, "further calls that may wait; others are told that the server is busy"),
     Number("timeout", "SECONDS", 1, 3_600, 30, "time that a request may take"),
+    Number("cache", "MIB", 0, 1 << 20, 0, "memory for logs that were read; 0: an eighth of what there is, at least 256"),
 )
 
 
@@ -110,6 +111,7 @@ def _read_chain_id(text: str) -> int:
 def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], chain_id: int | None) -> "Gateway":
     """The gateway over the lake of a home."""
     from chainlake.logs.query import LogIndex
+    from chainlake.logs.settings import MIB, usual_log_bytes
     from chainlake.logs.settings import Settings as IndexSettings
     from chainlake.replica.query import ReplicaReader
     from chainlake.serve.cage import CageRoutes
@@ -132,7 +134,10 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
     else:
         chain = choose_chain(control.chains(), given.chain)
         reading = IndexSettings(
-            max_or_terms=numbers["max-or-terms"], too_broad=given.too_broad, query_seconds=float(numbers["timeout"])
+            max_or_terms=numbers["max-or-terms"],
+            too_broad=given.too_broad,
+            query_seconds=float(numbers["timeout"]),
+            log_bytes=numbers["cache"] * MIB or usual_log_bytes(),
         )
         index = LogIndex(home, chain["chain"], prefix=prefix, settings=reading)
         settings = _settings(given, numbers, chain_id_of(chain) if chain_id is None else chain_id)

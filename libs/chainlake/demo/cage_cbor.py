@@ -60,13 +60,17 @@ class Plutus:
         return self.constr(number, self.constr(0, text(place.tx_id), integer(place.number)))
 
 
-def output(address: bytes, lovelace: int, assets: Assets | None = None, datum: bytes | None = None) -> bytes:
-    """{0: address, 1: value, 2: inline datum}."""
+def output(
+    address: bytes, lovelace: int, assets: Assets | None = None, datum: bytes | None = None, only_hash: bool = False
+) -> bytes:
+    """{0: address, 1: value, 2: inline datum, or its hash}."""
     value = uint(lovelace)
     if assets:
         value = array(value, multi_asset(assets))
     parts = {0: octets(address), 1: value}
-    if datum is not None:
+    if datum is not None and only_hash:
+        parts[2] = array(uint(0), octets(blake(datum)))
+    elif datum is not None:
         parts[2] = array(uint(1), tag(24, octets(datum)))
     return mapping(parts)
 
@@ -92,6 +96,7 @@ class Draft:
     collateral: list[TxIn] = field(default_factory=list)
     collateral_return: bytes | None = None
     references: list[TxIn] = field(default_factory=list)
+    shown: list[bytes] = field(default_factory=list)
 
     def body(self, rng: random.Random) -> bytes:
         """Inputs in any order, as a list or a tagged set."""
@@ -107,8 +112,10 @@ class Draft:
         return mapping(parts)
 
     def witness(self, body: bytes, rng: random.Random) -> bytes:
-        """A signature and the redeemers, as a list or a map."""
+        """A signature, datums as a list or a set, and the redeemers, as a list or a map."""
         parts = {0: array(array(octets(blake(body)), octets(rng.randbytes(64))))}
+        if self.shown:
+            parts[4] = tag(258, array(*self.shown)) if len(body) % 2 else array(*self.shown)
         places, policies = sorted(self.spent), sorted(self.mints)
         found = [(SPEND, places.index(place), data) for place, data in self.told.items()]
         found += [(MINT, policies.index(policy), data) for policy, data in self.minting.items()]

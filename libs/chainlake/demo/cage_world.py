@@ -162,6 +162,7 @@ class World:
         self._seal(draft, [left])
 
     def _garbage(self) -> None:
+        """Data of another kind; and a request of which only the hash is at the cage."""
         draft, left = self._funded()
         plutus = self._plutus()
         wrong = (
@@ -172,6 +173,9 @@ class World:
             b"\xc4\x82\x1b" + b"\xff" * 8,
         )
         draft.outputs.append(output(CAGE.address, LOCKED, None, self.rng.choice(wrong)))
+        wish = plutus.request(Request(b"", b"", b"only its hash", None, b"value", 1, self.height))
+        draft.outputs.append(output(CAGE.address, LOCKED, None, wish, only_hash=True))
+        draft.shown = [wish]
         self._seal(draft, [left])
 
     def _two_minted(self) -> None:

@@ -5,7 +5,8 @@ import random
 from chainlake.demo.river import SNAPSHOT_EVERY, Stream
 from chainlake.sources import wire
 from chainlake.sync.messages import Answer, read_answer
-from chainlake.sync.service import Refused
+from chainlake.sync.miniblock import Block
+from chainlake.sync.service import IsKnown, Refused
 
 
 class StreamNode:
@@ -57,11 +58,11 @@ class StreamNode:
         """A GetMiniblocksResponse."""
         return self._stream(stream_id).page(start, end, self.page_limit)
 
-    def get_stream(self, stream_id: bytes) -> Answer:
+    def get_stream(self, stream_id: bytes, is_known: IsKnown = lambda _: False) -> Answer:
         return read_answer(wire.message(self.answer(stream_id), 1))
 
-    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> list[bytes]:
-        found = wire.messages(self.page(stream_id, start, end), 1)
+    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> list[Block]:
+        found = [Block(raw) for raw in wire.messages(self.page(stream_id, start, end), 1)]
         if not found and self._stream(stream_id).trimmed < end:
             raise Refused(f"there are no miniblocks from {start} on")
         return found

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,13 @@ def serve(streams: int, host: str, port: int, streams_file: Path) -> RiverServer
     except OSError as error:
         raise BadInput(f"the demo node cannot start at {host}:{port}: {error.strerror or error}") from None
     return server
+
+
+def serve_alone(streams: int, pipe: Connection) -> None:
+    """A node in this process and nothing else; its URL and the ids of its streams go into the pipe."""
+    server = RiverServer(StreamNode(streams))
+    pipe.send((server.url, list(server.node.streams)))
+    server.serve_forever()
 
 
 class _Handler(BaseHTTPRequestHandler):

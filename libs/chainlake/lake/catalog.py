@@ -13,11 +13,13 @@ from pathlib import Path
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
 from chainlake.errors import BadInput
 from chainlake.lake import views
 from chainlake.lake.control import ControlTables
 from chainlake.lake.ddl import Column, Table, load
+from chainlake.lake.delta_rs import schema_of
 from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.migrations import find, migrate
 from chainlake.lake.names import SCHEMAS, Namespace, physical
@@ -133,7 +135,8 @@ class Catalog:
             names = [table.name.split(".")[1]] if table.is_control else self.physical_tables(table)
             statements += [self._create(schema, name, table) for name in names]
         self._parallel(statements)
-        self._parallel(_constraint(self.full_name(physical(t.name)), *check) for t in new for check in t.checks)
+        if self.location is None:  # local tables have their constraints from the start, see _create
+            self._parallel(_constraint(self.full_name(physical(t.name)), *check) for t in new for check in t.checks)
         return fresh
 
     def _create(self, schema: str, name: str, table: Table) -> str:
@@ -144,29 +147,34 @@ class Catalog:
             return f"CREATE TABLE IF NOT EXISTS {full} USING DELTA{location}"
         columns = ", ".join(column.sql() for column in table.stored)
         cluster = f" CLUSTER BY ({', '.join(table.cluster_by)})" if table.cluster_by else ""
-        comment = table.description.replace("'", "\\'")
+        comment = views.quoted(table.description)
+        checks = table.checks if path and name == physical(table.name) else ()
+        rules = (f"'delta.constraints.{check}' = '{views.quoted(rule)}'" for check, rule in checks)
+        properties = ", ".join([_properties(table), *rules])
         return (
             f"CREATE TABLE IF NOT EXISTS {full} ({columns}) USING DELTA{cluster}{location}"
-            f" COMMENT '{comment}' TBLPROPERTIES ({_properties(table)})"
+            f" COMMENT '{comment}' TBLPROPERTIES ({properties})"
         )
 
     def _check_drift(self) -> None:
         """The physical columns are the declared ones, or an error that says how to make them so."""
-        names = [(f"{self.namespace.control(t.name.split('.')[1])}", t) for t in self.tables.values() if t.is_control]
-        for table in self.data_tables():
-            names += [(self.full_name(stored), table) for stored in self.physical_tables(table)]
+        names = [("control", t.name.split(".")[1], t) for t in self.tables.values() if t.is_control]
+        names += [("store", stored, t) for t in self.data_tables() for stored in self.physical_tables(t)]
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda pair: drift(self._physical_columns(pair[0]), pair[1].stored), names))
-        for (name, table), difference in zip(names, found, strict=True):
+            found = list(pool.map(lambda one: drift(self._physical_columns(one[0], one[1]), one[2].stored), names))
+        for (schema, stored, table), difference in zip(names, found, strict=True):
             if difference:
                 raise BadInput(
-                    f"{name} differs from tables/{table.name.replace('.', '/')}.sql: {difference}; add a numbered file"
-                    f" to tables/migrations that changes the table, or undo the change to the declaration"
+                    f"{self.namespace.schema(schema)}.{stored} differs from tables/{table.name.replace('.', '/')}.sql:"
+                    f" {difference}; add a numbered file to tables/migrations that changes the table, or undo the change"
+                    f" to the declaration"
                 )
 
-    def _physical_columns(self, name: str) -> dict[str, tuple[str, bool]]:
-        schema = self._spark.table(name).schema
-        return {field.name: (field.dataType.simpleString(), field.nullable) for field in schema.fields}
+    def _physical_columns(self, schema: str, name: str) -> dict[str, tuple[str, bool]]:
+        path = self._path(schema, name)
+        by_spark = f"{self.namespace.schema(schema)}.`{name}`"
+        found = StructType.fromJson(schema_of(path)) if path else self._spark.table(by_spark).schema
+        return {field.name: (field.dataType.simpleString(), field.nullable) for field in found.fields}
 
     def _path(self, schema: str, name: str) -> Path | None:
         return self.location / f"{self.namespace.prefix}{schema}" / name if self.location else None

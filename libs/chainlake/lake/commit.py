@@ -46,8 +46,10 @@ def append_all(
     failpoint("before_appends")
 
     def one(item: tuple[str, DataFrame]) -> Appended:
-        done = append(catalog, catalog.table(item[0]), physical(item[0]), item[1], commit_id, heights)
+        stored = physical(item[0])
+        done = append(catalog, catalog.table(item[0]), stored, item[1], commit_id, heights)
         failpoint("after_append")
+        failpoint(f"after_append_{stored}")
         return done
 
     with ThreadPoolExecutor(max(1, len(frames))) as pool:

@@ -6,6 +6,7 @@ Delta on a local disk is safe between the threads of one engine only.
 """
 
 import fcntl
+import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -37,12 +38,25 @@ def open_table(path: Path) -> DeltaRs:
     return DeltaRs(str(path))
 
 
+def schema_of(path: Path) -> dict[str, Any]:
+    """The table's columns, as Delta's log has them."""
+    try:
+        found: dict[str, Any] = json.loads(open_table(path).schema().to_json())
+        return found
+    except (DeltaError, OSError) as error:
+        raise _unreadable(path, error) from None
+
+
 def read(path: Path) -> pa.Table:
     """All rows as they are now."""
     try:
         return open_table(path).to_pyarrow_table()
     except (DeltaError, OSError, pa.ArrowException) as error:
-        raise Unavailable(f"{path} cannot be read ({first_line(error)}): see Repairing in docs/operations.md") from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> Unavailable:
+    return Unavailable(f"{path} cannot be read ({first_line(error)}): see Repairing in docs/operations.md")
 
 
 def append(path: Path, rows: Sequence[Mapping[str, Any]], mark: str | None = None, turn: Turn | None = None) -> None:

@@ -5,6 +5,8 @@ A failpoint that nobody asked for costs a dictionary look-up.
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -30,3 +32,11 @@ def failpoint(name: str) -> None:
     signal_file.touch()
     while signal_file.exists():
         time.sleep(0.05)
+
+
+def run_and_die(code: str, name: str) -> tuple[int, str]:
+    """Run code in a process of its own that is killed at a failpoint: its exit code (-9, if it came that far) and its last
+    words."""
+    environment = {**os.environ, "LAKE_FAILPOINT": name}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    return done.returncode, (done.stderr.strip().splitlines() or [""])[-1]

@@ -7,6 +7,7 @@ conflict; a late one is skipped silently. So Delta's log is always read back, an
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import timezone
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -38,7 +39,7 @@ class Ledger:
         rows = self._control.arrow("ledger")
         if stages is not None:
             rows = rows.filter(pc.is_in(rows["stage"], pa.array(list(stages), pa.string())))
-        commits = (_commit(row) for row in rows.select(COLUMNS).to_pylist())
+        commits = _commits(rows)
         return checked(commits) if check else LedgerView(commits)
 
     def append(self, rows: Sequence[Commit]) -> None:
@@ -92,8 +93,18 @@ class Ledger:
                 continue
 
 
-def _commit(row: dict[str, Any]) -> Commit:
-    for name in ("roots", "inputs", "delta_versions", "rows", "checksums"):
-        row[name] = dict(row[name] or ())
-    row["committed_at"] = row["committed_at"].astimezone(timezone.utc)
-    return Commit(**row)
+def _commits(rows: pa.Table) -> Iterable[Commit]:
+    """Column by column: row by row, ten thousand of them would take a second."""
+    columns: dict[str, list[Any]] = {
+        name: _maps(rows[name]) if pa.types.is_map(rows.schema.field(name).type) else rows[name].to_pylist() for name in COLUMNS
+    }
+    columns["committed_at"] = [at.astimezone(timezone.utc) for at in columns["committed_at"]]
+    return map(Commit, *columns.values())
+
+
+def _maps(column: pa.ChunkedArray) -> list[dict[str, Any]]:
+    found = []
+    for chunk in column.chunks:
+        ends, keys, values = chunk.offsets.to_pylist(), chunk.keys.to_pylist(), chunk.items.to_pylist()
+        found += [dict(zip(keys[low:high], values[low:high], strict=True)) for low, high in pairwise(ends)]
+    return found

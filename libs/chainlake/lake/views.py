@@ -43,8 +43,8 @@ def reader_view(namespace: Namespace, table: Table, bases: Mapping[str, Commit] 
     rollback below it, and before its rows are collected.
     """
     body = _state(namespace, table, bases or {}) if table.kind == "state" else _events(namespace, table)
-    comments = ", ".join(f"`{name}` COMMENT '{_quoted(text)}'" for name, text in shown_columns(table).items())
-    return f"CREATE OR REPLACE VIEW {namespace.view(table.name)} ({comments})\nCOMMENT '{_quoted(table.description)}'\nAS {body}"
+    comments = ", ".join(f"`{name}` COMMENT '{quoted(text)}'" for name, text in shown_columns(table).items())
+    return f"CREATE OR REPLACE VIEW {namespace.view(table.name)} ({comments})\nCOMMENT '{quoted(table.description)}'\nAS {body}"
 
 
 def shown_columns(table: Table) -> Mapping[str, str]:
@@ -124,5 +124,6 @@ def _shown(alias: str, table: Table) -> str:
     return ", ".join(kernel + [f"{alias}.`{column.name}`" for column in table.columns] + hexes(table, f"{alias}."))
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """Text for between single quotes in SQL."""
     return text.replace("\\", "\\\\").replace("'", "\\'")

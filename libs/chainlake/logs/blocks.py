@@ -1,6 +1,6 @@
 """Blocks of the index: by number, by hash, and as the range of log ids that they hold (gold.block_meta)."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,10 +14,13 @@ from chainlake.logs.settings import Settings
 from chainlake.logs.snapshot import BLOCKS, PAYLOADS, BlockRef, IndexSnapshot
 from chainlake.logs.streams import Kind, Longs, streams_of
 from chainlake.serve.arrays import longs, one_chunk, to_arrow
+from chainlake.serve.cache import ByteCache
 from chainlake.serve.row_groups import DecodedGroups, Reads, RowGroupFiles, holding
 from chainlake.serve.visible import Source
 
 COLUMNS = ("block_number", "hash", "parent_hash", "first_log_id", "log_count")
+RECENT = 10_000
+"""Rows that are kept one by one."""
 
 
 class BlockNotFound(LakeError):
@@ -73,6 +76,7 @@ class BlockReader:
         self._files = files
         self._index = index
         self.groups: DecodedGroups[BlockGroup] = DecodedGroups("blocks", files, settings.block_bytes, COLUMNS, _decode)
+        self._recent: ByteCache[BlockRow] = ByteCache(RECENT)
 
     def by_number(self, snapshot: IndexSnapshot, number: int, reads: Reads) -> BlockRow | None:
         """The block at a height; None if it is not indexed."""
@@ -80,11 +84,19 @@ class BlockReader:
             return None
         return self.rows(snapshot, [number], reads)[number]
 
-    def rows(self, snapshot: IndexSnapshot, numbers: Iterable[int], reads: Reads) -> dict[int, BlockRow]:
-        """The blocks at some heights that are known to be indexed."""
+    def rows(self, snapshot: IndexSnapshot, numbers: Sequence[int], reads: Reads) -> dict[int, BlockRow]:
+        """The blocks at some heights that are known to be indexed. Ends of ranges come again and again, so rows are kept too."""
+        known = {number: row for number in numbers if (row := self._recent.get((snapshot.version, number))) is not None}
+        missing = [number for number in numbers if number not in known]
+        found = self._find(snapshot, missing, reads) if missing else {}
+        for number, row in found.items():
+            self._recent.put((snapshot.version, number), row, 1)
+        return known | found
+
+    def _find(self, snapshot: IndexSnapshot, numbers: Sequence[int], reads: Reads) -> dict[int, BlockRow]:
         wanted = np.unique(np.fromiter(numbers, np.int64))
         found: dict[int, BlockRow] = {}
-        near = self._near(snapshot, wanted, reads) if len(wanted) else []
+        near = self._near(snapshot, wanted, reads)
         for group in self.groups.get(near, reads):
             places = np.searchsorted(group.numbers, wanted)
             for number, place in zip(wanted.tolist(), places.tolist(), strict=True):

@@ -187,7 +187,7 @@ def _read_address(text: str, what: str) -> bytes:
 
 def _read_topics(value: list[Any], limits: Limits) -> Topics:
     if len(value) > MAX_POSITIONS:
-        raise ArgumentError("exceed max topics")
+        raise RpcError(INVALID_PARAMS, "exceed max topics")
     found = [_read_position(position) for position in value]
     while limits.topic_rule == "loose" and found and not found[-1]:
         found.pop()
@@ -203,7 +203,7 @@ def _read_position(value: Any) -> tuple[bytes, ...]:
     if not isinstance(value, list):
         raise ArgumentError("invalid topic(s)")
     if len(value) > MAX_TOPICS_PER_POSITION:
-        raise ArgumentError("exceed max topics")
+        raise RpcError(INVALID_PARAMS, "exceed max topics")
     found = []
     for one in value:
         if one is None:

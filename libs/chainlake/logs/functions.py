@@ -58,7 +58,9 @@ def register(lake: "Lake") -> None:
         def eval(self, chain: str, filter: str) -> Iterator[tuple[Any, ...]]:
             import orjson
 
-            yield from zip(*_find(home, prefix, chain, orjson.loads(filter), None).to_pydict().values(), strict=True)
+            from chainlake.logs.python_rows import python_rows
+
+            yield from python_rows(_find(home, prefix, chain, orjson.loads(filter), None))
 
     made: Any = udtf(GetLogs, returnType=COLUMNS)
     lake.spark.udtf.register("get_logs", made)

@@ -93,7 +93,7 @@ class IndexReader:
         """Row groups that may hold some of the streams, and which of them."""
         wanted: list[tuple[Source, int]] = []
         slices: list[slice] = []
-        for place in index.covering(first, last):
+        for place in index.covering(first, last) if index.files.sources else ():
             if index.files.low[place] > streams[-1] or index.files.high[place] < streams[0]:
                 continue
             source = index.files.sources[place]

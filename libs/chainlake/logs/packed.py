@@ -13,9 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from chainlake.errors import BrokenPromise
-from chainlake.serve.arrays import Longs, flags, numbers, offsets, one_chunk, to_arrow
+from chainlake.serve.arrays import Flags, Longs, flags, numbers, offsets, one_chunk, to_arrow
 
 Records = npt.NDArray[np.void]
+Ints = npt.NDArray[np.int32]
 
 TOPICS = ("topic0", "topic1", "topic2", "topic3")
 WIDTHS = {"block_hash": 32, "transaction_hash": 32, "address": 20, **dict.fromkeys(TOPICS, 32)}
@@ -39,6 +40,10 @@ RECORD = np.dtype(
     ]
 )
 PLAIN = np.dtype((np.void, RECORD.itemsize))
+MOST_DATA = (1 << 31) - 1
+"""Bytes that one array of binary values can hold."""
+MANY_ROWS = 32
+"""Rows per group from which on Arrow picks them faster than Python."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,12 @@ class PackedLogs:
     ids: Longs
     plain: Records
     data: pa.Array
+    edges: Ints
+    """Where the data of each log starts, and where that of the last one ends."""
+    held: memoryview
+    """All data, one after the other."""
+    first: int | None
+    """The first id if all ids follow each other, as they nearly always do."""
 
     @property
     def nbytes(self) -> int:
@@ -55,16 +66,11 @@ class PackedLogs:
 
     def places(self, wanted: Longs) -> Longs:
         """Where those of the wanted ids are that this group has."""
+        if self.first is not None and self.first <= wanted[0] and wanted[-1] < self.first + len(self.ids):
+            return wanted - self.first
         places = self.ids.searchsorted(wanted)
         found = self.ids.take(places, mode="clip") == wanted if len(self.ids) else np.zeros(len(wanted), np.bool_)
         return places if found.all() else places[found]
-
-    def data_at(self, places: Longs) -> pa.Array:
-        """The data of some rows; of neighbours without copying."""
-        first, last = int(places[0]), int(places[-1])
-        if last - first + 1 == len(places):
-            return self.data.slice(first, len(places))
-        return self.data.take(to_arrow(places))
 
 
 def pack(rows: pa.Table) -> PackedLogs:
@@ -76,9 +82,12 @@ def pack(rows: pa.Table) -> PackedLogs:
     records["block_timestamp"] = NO_TIME
     records["block_timestamp"][flags(times.is_valid())] = numbers(times.drop_null())
     for name in WIDTHS:
-        present = slice(None) if name not in TOPICS else records["topic_count"] > TOPICS.index(name)
-        records[name][present] = _words(rows, name)
-    return PackedLogs(np.ascontiguousarray(records["log_id"]), records.view(PLAIN), one_chunk(rows["data"]))
+        present = records["topic_count"] > TOPICS.index(name) if name in TOPICS else np.ones(len(records), np.bool_)
+        records[name][slice(None) if present.all() else present] = _words(one_chunk(rows[name]), name, present)
+    ids, data = np.ascontiguousarray(records["log_id"]), one_chunk(rows["data"])
+    dense = len(ids) and ids[-1] - ids[0] + 1 == len(ids)
+    held = memoryview(data.buffers()[2] or b"")
+    return PackedLogs(ids, records.view(PLAIN), data, offsets(data), held, int(ids[0]) if dense else None)
 
 
 def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:
@@ -90,6 +99,30 @@ def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:
         group.plain.take(places, out=found[start:end], mode="clip")
         start = end
     return found.view(RECORD)
+
+
+def data_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> list[pa.Array]:
+    """The data at some places of several groups, one after the other. Few rows of many groups are joined as bytes."""
+    rows = sum(len(places) for _, places in parts)
+    if rows >= MANY_ROWS * len(parts):
+        return [_slice_or_take(group.data, places) for group, places in parts]
+    pieces: list[memoryview] = []
+    for group, places in parts:
+        edges, held = group.edges, group.held
+        pieces += [held[edges[place] : edges[place + 1]] for place in places.tolist()]
+    ends = np.zeros(rows + 1, np.int64)
+    ends[1:] = [len(piece) for piece in pieces]
+    np.cumsum(ends, out=ends)
+    if ends[-1] > MOST_DATA:
+        return [_slice_or_take(group.data, places) for group, places in parts]
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(pieces))]
+    return [pa.Array.from_buffers(pa.binary(), rows, buffers)]
+
+
+def _slice_or_take(data: pa.Array, places: Longs) -> pa.Array:
+    """Of neighbours without copying."""
+    first, last = int(places[0]), int(places[-1])
+    return data.slice(first, len(places)) if last - first + 1 == len(places) else data.take(to_arrow(places))
 
 
 def unpack(records: Records, data: Sequence[pa.Array]) -> pa.Table:
@@ -107,16 +140,13 @@ def _word(name: str) -> np.dtype[Any]:
     return RECORD[name].base
 
 
-def _words(rows: pa.Table, name: str) -> npt.NDArray[Any]:
-    """The values that are present, as words."""
-    column = one_chunk(rows[name])
-    values = column.drop_null() if column.null_count else column
-    expected = int((numbers(rows["topic_count"]) > TOPICS.index(name)).sum()) if name in TOPICS else len(column)
-    edges = offsets(values)
-    if len(values) != expected or (np.diff(edges) != WIDTHS[name]).any():
-        raise BrokenPromise(f"bronze.evm_logs has a {name} that is not {WIDTHS[name]} bytes: run lake verify bronze.logs")
-    data = memoryview(values.buffers()[2])[edges[0] : edges[-1]] if len(values) else b""
-    return np.frombuffer(data, _word(name)).reshape(len(values), -1 if len(values) else WIDTHS[name] // _word(name).itemsize)
+def _words(column: pa.Array, name: str, present: Flags) -> npt.NDArray[Any]:
+    """The values of the rows that have one, as words. Arrow keeps them one after the other, and nothing for a null."""
+    edges, width, word = offsets(column), WIDTHS[name], _word(name)
+    if column.null_count != len(column) - present.sum() or (np.diff(edges) != present * width).any():
+        raise BrokenPromise(f"bronze.evm_logs has a {name} that is not {width} bytes: run lake verify bronze.logs")
+    data = memoryview(column.buffers()[2])[edges[0] : edges[-1]] if edges[-1] > edges[0] else b""
+    return np.frombuffer(data, word).reshape(-1, width // word.itemsize)
 
 
 def _column(records: Records, field: pa.Field) -> pa.Array:

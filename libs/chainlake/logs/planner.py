@@ -35,6 +35,9 @@ WORTH_A_BLOCK_FILTER = 16
 CHEAP_MS = 1.0
 """What a query may spend on chunks without asking whether fewer would do."""
 
+OFTEN_RARE = (Kind.TOPIC3, Kind.TOPIC2, Kind.TOPIC1, Kind.ADDRESS, Kind.TOPIC0)
+"""Which clauses are asked about first: users and tokens are mostly rarer than contracts, and those than signatures."""
+
 
 class QueryTooBroad(LakeError):
     """A clause lists more values than one query may look up."""
@@ -95,18 +98,24 @@ class Planner:
     def __init__(self, index: IndexReader, settings: Settings) -> None:
         self._index = index
         self._group_rows = settings.group_rows
+        self._few = settings.few_candidates
 
     def plan(
         self, snapshot: IndexSnapshot, clauses: list[Clause], blocks: tuple[int, int], window: Window, explain: Explain
     ) -> Plan:
-        """Ask the index about each clause, unless looking through all logs of the window costs less than asking."""
+        """Ask the index about each clause, unless looking through all logs of the window costs less than asking, or until one
+        leaves so few candidates that comparing them does."""
         scan = Plan(window, scan=True, unindexed=tuple(clauses))
         usable = [clause for clause in clauses if clause.indexed]
         lookups = sum(len(clause.values) for clause in usable) * max(explain.segments, 1)
         if not usable or self.scan_ms(window) <= lookups * LOOKUP_MS + GROUP_MS:
             return scan
-        asked = []
-        for clause in usable:
+        asked: list[Clause] = []
+        unasked = [clause for clause in clauses if not clause.indexed]
+        for clause in sorted(usable, key=lambda clause: OFTEN_RARE.index(clause.kind)):
+            if any(before.estimate <= self._few for before in asked):
+                unasked.append(clause)
+                continue
             streams = streams_of(clause.kind, clause.values)
             postings = self._index.postings(snapshot, streams, *blocks, explain.reads)
             clause.report.estimate = postings.estimate(window)
@@ -116,7 +125,7 @@ class Planner:
         asked.sort(key=lambda clause: clause.estimate)
         if self.scan_ms(window) <= asked[0].chunks(window) * CHUNK_MS:
             return scan
-        return Plan(window, False, tuple(asked), tuple(clause for clause in clauses if not clause.indexed))
+        return Plan(window, False, tuple(asked), tuple(unasked))
 
     def late_use(
         self, candidates: int, window: Window, share: float, chunks: int, by_block: tuple[float, int] | None = None

@@ -5,8 +5,8 @@ those that find no room there in long runs, on all threads and past the cache: b
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +14,7 @@ import pyarrow as pa
 from chainlake.errors import BrokenPromise
 from chainlake.logs.entries import Window
 from chainlake.logs.match import Matcher
-from chainlake.logs.packed import SCHEMA, PackedLogs, pack, records_at, unpack
+from chainlake.logs.packed import SCHEMA, PackedLogs, data_at, pack, records_at, unpack
 from chainlake.logs.settings import Settings
 from chainlake.logs.snapshot import LOGS, IndexSnapshot
 from chainlake.serve.arrays import Flags, Longs, longs, to_arrow, to_arrow_flags
@@ -32,8 +32,7 @@ Found = tuple[pa.Table, int]
 """Rows that match, and how many rows were looked at to find them."""
 
 
-@dataclass(frozen=True)
-class Hit:
+class Hit(NamedTuple):
     """A row group that may hold the wanted ids from place `start` up to `end`."""
 
     source: Source
@@ -164,11 +163,13 @@ def _matching(parts: Iterable[tuple[PackedLogs, Longs]], matcher: Matcher) -> Fo
     records = records_at(some)
     flags = matcher.fits(records)
     if flags.all():
-        return unpack(records, [group.data_at(places) for group, places in some]), len(records)
+        return unpack(records, data_at(some)), len(records)
+    if not flags.any():
+        return NOTHING, len(records)
     ends = np.cumsum([len(places) for _, places in some])
     pairs = zip(some, np.split(flags, ends[:-1]), strict=True)
-    data = [group.data_at(places[flag]) for (group, places), flag in pairs if flag.any()]
-    return unpack(records[flags], data) if data else NOTHING, len(records)
+    left = [(group, places[flag]) for (group, places), flag in pairs if flag.any()]
+    return unpack(records[flags], data_at(left)), len(records)
 
 
 def _inside(group: PackedLogs, window: Window) -> Longs:

@@ -17,11 +17,13 @@ import cbor2
 from chainlake.encoding import short
 from chainlake.errors import BadInput
 from chainlake.merkle import radix
-from chainlake.merkle.csmt_node import HASH, Bits, Node, bits_of, blake, fold, in_order, join, leaf, parting
+from chainlake.merkle.blake import HASH, blake
+from chainlake.merkle.csmt_node import Bits, Node, bits_of, fold, in_order, join, leaf, parting
 from chainlake.merkle.csmt_proof import Proof, verify, witness
 from chainlake.merkle.radix import Branch, Leaf, RadixTrie, nibbles
 
 Way = list[tuple[int, Node]]
+_LEFT, _RIGHT = 0b0011, 0b1100
 
 
 class Change(NamedTuple):
@@ -151,6 +153,8 @@ class Tree(RadixTrie[Node | None]):
                 child = branch.slots[cell - radix.WAYS]
                 branch, cell = (self._loaded(child), 1) if isinstance(child, Branch) else (None, 1)
                 continue
+            if radix.GROUPS <= cell < 2 * radix.GROUPS:
+                self._open(branch, cell - radix.GROUPS)
             left, right = branch.cells[2 * cell], branch.cells[2 * cell + 1]
             if left is not None and right is not None:
                 side = target.bit(node.size)
@@ -171,6 +175,15 @@ class Tree(RadixTrie[Node | None]):
     def _join(self, left: Node | None, right: Node | None, bit: int) -> Node | None:
         return join(left, right, bit) if left is not None and right is not None else left or right
 
+    def _seal(self, digest: Node | None) -> bytes:
+        return b"" if digest is None else digest.value
+
+    def _unseal(self, path: bytes, group: int, present: int, seal: bytes) -> Node:
+        """Children of both halves part at the third bit of the nibble, those of one half at the fourth."""
+        bits = 3 if present in (_LEFT, _RIGHT) else 2
+        number = group << 1 | (present == _RIGHT) if bits == 3 else group
+        return Node(4 * len(path) + bits, _number(path) << bits | number, seal)
+
     def _pack(self, digest: Node | None) -> bytes:
         """What the bits of a branch's node have beyond the nibbles of its row, after a 1; and its value."""
         if digest is None:
@@ -182,8 +195,13 @@ class Tree(RadixTrie[Node | None]):
         if len(packed) != 1 + HASH or not 0 < packed[0] < 16:
             raise ValueError("a child in it is not of such a tree")
         beyond = packed[0].bit_length() - 1
-        number = int(path.hex()[1::2], 16) << beyond | packed[0] ^ 1 << beyond
+        number = _number(path) << beyond | packed[0] ^ 1 << beyond
         return Node(4 * len(path) + beyond, number, packed[1:])
+
+
+def _number(path: bytes) -> int:
+    """The bits of a path."""
+    return int(path.hex()[1::2] or "0", 16)
 
 
 def _leaves(items: Mapping[bytes, bytes]) -> list[Node]:

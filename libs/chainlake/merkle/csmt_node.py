@@ -5,20 +5,14 @@ The hash of two nodes that part at a bit is that of their jumps after the bit an
 leaf. So keys must not be prefixes of each other, and callers that take keys from strangers check that they are keys at all.
 """
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from chainlake.errors import BadInput
+from chainlake.merkle.blake import HASH, blake
 
-HASH = 32
 MOST_BITS = 0xFFFF
 _VALUE_HEAD = HASH.to_bytes(2, "big")
-
-
-def blake(data: bytes) -> bytes:
-    """BLAKE2b-256, the hash of everything here."""
-    return hashlib.blake2b(data, digest_size=HASH).digest()
 
 
 class Bits(NamedTuple):

@@ -15,8 +15,9 @@ import cbor2
 
 from chainlake.encoding import from_hex
 from chainlake.errors import BadInput
+from chainlake.merkle.blake import HASH, blake
 from chainlake.merkle.cbor_reader import CborReader
-from chainlake.merkle.csmt_node import HASH, MOST_BITS, Bits, Node, bits_of, blake
+from chainlake.merkle.csmt_node import MOST_BITS, Bits, Node, bits_of
 
 MOST_BYTES = 1 << 20
 _EMPTY = b"\x81\x00"

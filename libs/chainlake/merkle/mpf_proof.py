@@ -5,7 +5,6 @@ other child, the step is that child, a `LeafStep` or a `ForkStep`; otherwise a `
 through the sixteen children, at sizes 8, 4, 2 and 1. The proof that a key is absent is the one it would have if it were there.
 """
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,8 +13,9 @@ import cbor2
 
 from chainlake.encoding import from_hex
 from chainlake.errors import BadInput
+from chainlake.merkle.blake import HASH, blake
 from chainlake.merkle.cbor_reader import CborReader
-from chainlake.merkle.radix import HASH, nibbles, shared
+from chainlake.merkle.radix import nibbles, shared
 
 EMPTY = bytes(HASH)
 DEPTH = 2 * HASH
@@ -23,11 +23,6 @@ MOST_BYTES = 16 << 10
 _BRANCH, _FORK, _LEAF, _NEIGHBOR = b"\xd8\x79\x9f", b"\xd8\x7a\x9f", b"\xd8\x7b\x9f", b"\xd8\x79\x9f"
 _LIST, _CHUNKS, _END = b"\x9f", b"\x5f", b"\xff"
 _ONLY_NIBBLES = bytes(range(16))
-
-
-def blake(data: bytes) -> bytes:
-    """BLAKE2b-256, the hash of everything here."""
-    return hashlib.blake2b(data, digest_size=HASH).digest()
 
 
 @dataclass(frozen=True)

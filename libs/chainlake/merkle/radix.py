@@ -6,39 +6,22 @@ next nibble: a leaf (key, hash of its value), or a branch, which is a row of its
 - A row keeps its path as long as it exists, whatever is inserted or removed above it.
 - To insert, remove, find or prove a key, only rows whose path is a prefix of the key's path are read or written. Not even the
   sibling that a removal moves up is needed: its parent knows all of it.
-- A row can be checked against its parent, so what is read is as trustworthy as the root.
+- A row can be checked against its parent, so what is used is as trustworthy as the root. Of a row's four groups of children only
+  those on the way are opened, hashed and compared with their seals; the others are carried along as they are.
 
 The row at the `base` path exists while there is any key under it, also with one child; every other row has two or more.
 Digests are computed when a root, a proof or rows are asked for, so many operations share the work on the rows they share.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from chainlake.errors import BadInput, BrokenPromise
-from chainlake.merkle.radix_rows import HASH, Leaf, decode_row, encode_row, nibbles
+from chainlake.merkle.radix_branch import WAYS, Branch
+from chainlake.merkle.radix_rows import GROUPS, Group, Leaf, close_group, decode_row, encode_row, nibbles, open_group
 
 Digest = TypeVar("Digest")
-
-WAYS = 16
-
-
-class Branch(Generic[Digest]):
-    """A row in memory. `cells` is a heap: 16 to 31 are the children's digests, 1 is the digest of all of them."""
-
-    __slots__ = ("cells", "digest", "path", "slots", "stale")
-
-    def __init__(self, path: bytes, digest: Digest) -> None:
-        self.path = path
-        self.digest = digest
-        self.slots: list[Leaf | Branch[Digest] | None] = []
-        self.cells: list[Digest] = []
-        self.stale = 0
-
-    def children(self) -> list["Leaf | Branch[Digest]"]:
-        """Those that there are, in order."""
-        return [child for child in self.slots if child is not None]
 
 
 class RadixTrie(ABC, Generic[Digest]):
@@ -84,6 +67,14 @@ class RadixTrie(ABC, Generic[Digest]):
         """The digest of two neighbours that part at `bit` of the path."""
 
     @abstractmethod
+    def _seal(self, digest: Digest) -> bytes:
+        """What a row keeps of the digest of a group with two children or more."""
+
+    @abstractmethod
+    def _unseal(self, path: bytes, group: int, present: int, seal: bytes) -> Digest:
+        """The digest of a group, given which children it has."""
+
+    @abstractmethod
     def _pack(self, digest: Digest) -> bytes:
         """A branch's digest as its parent's row keeps it."""
 
@@ -101,7 +92,7 @@ class RadixTrie(ABC, Generic[Digest]):
             if len(path) <= len(branch.path):
                 raise _prefix_of_another(path)
             trail.append(branch)
-            child = branch.slots[path[len(branch.path)]]
+            child = self._child(branch, path[len(branch.path)])
             branch = self._loaded(child) if isinstance(child, Branch) and path.startswith(child.path) else None
         return trail
 
@@ -141,13 +132,13 @@ class RadixTrie(ABC, Generic[Digest]):
         last = trail[-1]
         last.slots[path[len(last.path)]] = None
         self._touch(trail, path)
-        left = last.children()
+        left = last.others()
         if last is self._top:
             if not left:
                 self._forget(last)
                 self._top = None
-        elif len(left) == 1:
-            trail[-2].slots[path[len(trail[-2].path)]] = left[0]
+        elif left == 1:
+            trail[-2].slots[path[len(trail[-2].path)]] = last.other()
             self._forget(last)
 
     def _touch(self, trail: list[Branch[Digest]], path: bytes) -> None:
@@ -185,21 +176,34 @@ class RadixTrie(ABC, Generic[Digest]):
     def _empty(self, path: bytes) -> Branch[Digest]:
         cells = self._nothing()
         branch = Branch(path, cells[1])
-        branch.cells, branch.slots = cells, [None] * WAYS
+        branch.cells, branch.slots, branch.closed = cells, [None] * WAYS, [None] * GROUPS
         return branch
 
+    def _child(self, branch: Branch[Digest], slot: int) -> Leaf | Branch[Digest] | None:
+        """What is at a place of a row that is loaded."""
+        if branch.closed[slot >> 2] is not None:
+            self._open(branch, slot >> 2)
+        return branch.slots[slot]
+
     def _loaded(self, branch: Branch[Digest], is_base: bool = False) -> Branch[Digest]:
-        """A branch with its children. Its row is read on first use, and has to be the one that its parent means."""
+        """A branch with its groups. Its row is read on first use, and has to be the one that its parent means."""
         if branch.slots:
             return branch
         row = self._rows.get(branch.path)
         if row is None:
             raise BrokenPromise(f"trie row {branch.path.hex()!r} is missing: load all rows along the path, or run lake verify")
+        branch.slots = [None] * WAYS
         try:
-            branch.slots = decode_row(branch.path, row, 1 if is_base else 2, self._unloaded)
+            branch.closed = decode_row(row, 1 if is_base else 2)
         except ValueError as wrong:
             raise self._damaged(branch, str(wrong)) from None
-        branch.cells = self._filled(branch)
+        branch.cells = self._nothing()
+        for at, group in enumerate(branch.closed):
+            if group is not None and group.seal:
+                branch.cells[GROUPS + at] = self._unseal(branch.path, at, group.present, group.seal)
+            elif group is not None:
+                self._open(branch, at)
+        self._join_cells(branch, (3, 2, 1))
         if is_base:
             branch.digest = branch.cells[1]
         elif branch.digest != branch.cells[1]:
@@ -207,17 +211,31 @@ class RadixTrie(ABC, Generic[Digest]):
         self._stored.add(branch.path)
         return branch
 
-    def _filled(self, branch: Branch[Digest]) -> list[Digest]:
-        """The cells of a row that was just read."""
-        empty, cells, depth = self._nothing(), self._nothing(), len(branch.path) + 1
-        for at, child in enumerate(branch.slots, WAYS):
+    def _open(self, branch: Branch[Digest], at: int) -> None:
+        """Look into a group of a row. Its children have to be those of its seal, or of the row if there is a single one."""
+        group, first, cells = branch.closed[at], GROUPS * at, branch.cells
+        if group is None:
+            return
+        try:
+            branch.slots[first : first + GROUPS] = children = open_group(branch.path, first, group, self._unloaded)
+        except ValueError as wrong:
+            raise self._damaged(branch, str(wrong)) from None
+        for place, child in enumerate(children, WAYS + first):
             if child is not None:
-                cells[at] = self._cell(child, depth)
-        for at in range(WAYS - 1, 0, -1):
+                cells[place] = self._cell(child, len(branch.path) + 1)
+        sealed = cells[GROUPS + at]
+        self._join_cells(branch, (2 * (GROUPS + at) + 1, 2 * (GROUPS + at), GROUPS + at))
+        if group.seal and cells[GROUPS + at] != sealed:
+            raise self._damaged(branch, "children in it are not those of its seal")
+        branch.closed[at] = None
+
+    def _join_cells(self, branch: Branch[Digest], places: Iterable[int]) -> None:
+        """Recompute some cells from those below them, without a look at what is empty."""
+        cells, empty, bit = branch.cells, self._nothing(), 4 * len(branch.path) - 1
+        for at in places:
             left, right = cells[2 * at], cells[2 * at + 1]
             if left is not empty[2 * at] or right is not empty[2 * at + 1]:
-                cells[at] = self._join(left, right, 4 * depth + at.bit_length() - 5)
-        return cells
+                cells[at] = self._join(left, right, bit + at.bit_length())
 
     def _unloaded(self, path: bytes, packed: bytes) -> Branch[Digest]:
         return Branch(path, self._unpack(path, packed))
@@ -226,7 +244,11 @@ class RadixTrie(ABC, Generic[Digest]):
         return BrokenPromise(f"trie row {branch.path.hex()!r} is damaged: {why}. Run lake verify, then lake restore")
 
     def _row(self, branch: Branch[Digest]) -> bytes:
-        return encode_row(branch.path, branch.slots, self._packed)
+        return encode_row(branch.closed[at] or self._group(branch, at) for at in range(GROUPS))
+
+    def _group(self, branch: Branch[Digest], at: int) -> Group | None:
+        children = branch.slots[GROUPS * at : GROUPS * (at + 1)]
+        return close_group(branch.path, children, self._seal(branch.cells[GROUPS + at]), self._packed)
 
     def _packed(self, child: Branch[Digest]) -> tuple[bytes, bytes]:
         return child.path, self._pack(child.digest)
@@ -253,4 +275,4 @@ def _prefix_of_another(path: bytes) -> BadInput:
     return BadInput(f"one of two keys is a prefix of the other at path {path.hex()}: such keys cannot be in one tree")
 
 
-__all__ = ["HASH", "Branch", "Leaf", "RadixTrie", "nibbles", "row_paths", "shared"]
+__all__ = ["GROUPS", "WAYS", "Branch", "Leaf", "RadixTrie", "nibbles", "row_paths", "shared"]

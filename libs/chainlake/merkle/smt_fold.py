@@ -85,24 +85,39 @@ class Part:
 
     def _apply(self, node: Node, changes: list[_Change]) -> Node:
         """The row after the changes; rows below it that changed are noted."""
+        if len(changes) == 1:
+            return self._apply_one(node, changes[0])
         if node.leaves < 2:
             return self._replant(node, changes)
         page = self._pages.get(node.prefix) or self._load(node)
         before: dict[int, Node] = {}
-        changed: list[Node] = []
         for digit, group in _by_digit(changes, len(node.prefix)).items():
             old = page.nodes[digit] or empty(0, node.prefix + DIGITS[digit])
             new = self._apply(old, group)
             if new.hash != old.hash:
                 before[digit] = old
-                changed.append(new)
                 page.put(digit, new)
-        if not before:
+        return self._rehashed(node, page, before) if before else node
+
+    def _apply_one(self, node: Node, change: _Change) -> Node:
+        """The same for a single change, as most are a few digits down: no groups to make."""
+        if node.leaves < 2:
+            return self._replant(node, [change])
+        page = self._pages.get(node.prefix) or self._load(node)
+        digit = VALUE[change.path[len(node.prefix)]]
+        old = page.nodes[digit] or empty(0, node.prefix + DIGITS[digit])
+        new = self._apply_one(old, change)
+        if new.hash == old.hash:
             return node
+        page.put(digit, new)
+        return self._rehashed(node, page, {digit: old})
+
+    def _rehashed(self, node: Node, page: Page, before: Mapping[int, Node]) -> Node:
+        """The row above a page of which some rows are new; `before` has what these were."""
         page.rehash(before)
         if page.leaves[1] < 2:
             return self._dissolve(node.prefix, page, before)
-        self._changed.extend(changed)
+        self._changed.extend([row for digit in before if (row := page.nodes[digit])])
         return Node(self._block, node.prefix, page.leaves[1], page.hashes[1])
 
     def _load(self, node: Node) -> Page:
@@ -111,6 +126,8 @@ class Part:
 
     def _replant(self, node: Node, changes: list[_Change]) -> Node:
         """Changes where at most one leaf was."""
+        if len(changes) == 1 and changes[0].leaf and changes[0].key == node.key:
+            return Node(self._block, node.prefix, 1, changes[0].leaf, node.key)
         leaves: dict[str, _Change] = {}
         if node.key is not None and changes[0].key != node.key:
             path = path_digits(node.key)

@@ -98,7 +98,7 @@ class Cluster:
         if only not in (None, "meta", "data"):
             check_group(only)
         entries = self.log()
-        names = list(self.cut_off) if replica is None else [self._known(replica)]
+        names = list(self.cut_off) if replica is None else [self.check_member(replica)]
         sent = {}
         for name in names:
             held = _lines(self.directory / f"{name}.jsonl")
@@ -111,15 +111,16 @@ class Cluster:
 
     def isolate(self, replica: str, what: str = FROM_ALL) -> None:
         """Cut a replica off, from everything or from Meta alone."""
-        self.cut_off[self._known(replica)] = what
+        self.cut_off[self.check_member(replica)] = what
         self._save()
 
     def rejoin(self, replica: str) -> None:
         """Let a replica hear everything again."""
-        self.cut_off[self._known(replica)] = NOTHING
+        self.cut_off[self.check_member(replica)] = NOTHING
         self._save()
 
-    def _known(self, replica: str) -> str:
+    def check_member(self, replica: str) -> str:
+        """The name of a replica, if there is one."""
         if replica not in self.cut_off:
             raise BadInput(f"{self.directory.name} has no replica {replica!r}: there are {', '.join(self.cut_off)}")
         return replica

@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 from chainlake.errors import BadInput
-from chainlake.replica.commands import COMMANDS, FLAG, JSON, JSONS, NUMBER, TEXT, TEXTS, Command, Declared, Field, read_command
+from chainlake.replica.commands import COMMANDS, FLAG, JSON, JSONS, NUMBER, TEXT, TEXTS, Command, Field, read_command
 from chainlake.sources import wire
 from chainlake.sources.json_text import canonical, parse, utf8
 
@@ -19,6 +19,11 @@ OTHER = 15
 
 _DEFAULTS: dict[str, type] = {TEXT: str, NUMBER: int, FLAG: bool, TEXTS: list, JSONS: list}
 _BY_NUMBER = {declared.number: name for name, declared in COMMANDS.items()}
+_FIELDS = {name: {field.number: field for field in declared.fields} for name, declared in COMMANDS.items()}
+_ABSENT = {
+    name: [(field.name, _DEFAULTS[field.kind]) for field in declared.fields if not field.optional and field.kind != JSON]
+    for name, declared in COMMANDS.items()
+}
 
 
 def encode(command: Command) -> bytes:
@@ -36,18 +41,18 @@ def decode(data: bytes) -> Command:
     """The command that the bytes are; `BadInput` says why they are none."""
     version, found = 0, b""
     name = ""
-    for field in wire.fields(data):
-        if field.number == 1:
-            version = field.value
-        elif field.number in _BY_NUMBER:
-            name, found = _BY_NUMBER[field.number], field.data
+    for number, value, start, end in wire.spans(data):
+        if number == 1:
+            version = value
+        elif number in _BY_NUMBER:
+            name, found = _BY_NUMBER[number], data[start:end]
         else:
-            raise BadInput(f"an envelope holds command number {field.number}: a newer version may know it")
+            raise BadInput(f"an envelope holds command number {number}: a newer version may know it")
     if version != VERSION:
         raise BadInput(f"an envelope has version {version}, {VERSION} is known: upgrade, or send version {VERSION}")
     if not name:
         raise BadInput("an envelope holds no command")
-    return read_command({"type": name, **_decode_fields(COMMANDS[name], found)})
+    return read_command({"type": name, **_decode_fields(name, found)})
 
 
 def _encode_field(field: Field, value: Any) -> bytes:
@@ -63,26 +68,27 @@ def _encode_field(field: Field, value: Any) -> bytes:
     return b"".join(_data(number, _utf8(one) if kind == TEXTS else canonical(one)) for one in value)
 
 
-def _decode_fields(declared: Declared, data: bytes) -> Command:
+def _decode_fields(name: str, data: bytes) -> Command:
     """The members in a message; those that are not there have their default."""
-    kinds = {field.number: field for field in declared.fields}
-    found: Command = {}
-    for field in declared.fields:
-        if not field.optional and field.kind != JSON:
-            found[field.name] = _DEFAULTS[field.kind]()
-    for part in wire.fields(data):
-        known = kinds.get(part.number)
-        if part.number == OTHER:
-            found = {**_object(part.data), **found}
+    fields, found = _FIELDS[name], {field: default() for field, default in _ABSENT[name]}
+    for number, value, start, end in wire.spans(data):
+        known = fields.get(number)
+        if number == OTHER:
+            found = {**_object(data[start:end]), **found}
         elif known is None:
             continue
         elif known.kind in (NUMBER, FLAG):
-            found[known.name] = bool(part.value) if known.kind == FLAG else part.value
+            found[known.name] = bool(value) if known.kind == FLAG else value
         elif known.kind in (TEXTS, JSONS):
-            found[known.name].append(utf8(part.data) if known.kind == TEXTS else parse(utf8(part.data)))
+            found[known.name].append(_value(known, data[start:end]))
         else:
-            found[known.name] = utf8(part.data) if known.kind == TEXT else parse(utf8(part.data))
+            found[known.name] = _value(known, data[start:end])
     return found
+
+
+def _value(field: Field, data: bytes) -> Any:
+    text = utf8(data)
+    return text if field.kind in (TEXT, TEXTS) else parse(text)
 
 
 def _object(data: bytes) -> Command:

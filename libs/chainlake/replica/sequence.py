@@ -1,12 +1,13 @@
-"""The entries of a batch in the order of their logs: which are the next, which came again, where one is missing, and how high the
-watermark of a shard stands at each of them. Whole columns at a time: it is done to every entry."""
+"""Entries in the order of their logs: which is the next, which came again, and where one is missing."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from chainlake.replica.columns import rows_of
+from chainlake.replica.groups import META
+from chainlake.replica.rules import effective_watermark
 from chainlake.replica.timeline import Progress
 
 FRESH, AGAIN, GAP = 0, 1, 2
@@ -17,41 +18,42 @@ INPUT = pa.schema(
         *[("user_id", pa.string()), ("command", pa.string())],
     ]
 )
-ADDED = pa.schema([("watermark", pa.int64()), ("expected", pa.int64()), ("status", pa.int8())])
+ADDED = pa.schema([("expected", pa.int64()), ("status", pa.int8())])
 SCHEMA = pa.unify_schemas([INPUT, ADDED])
 
-Longs = npt.NDArray[np.int64]
+
+@dataclass
+class LogEnd:
+    """Where a log ends, and how high its watermark stands there."""
+
+    index: int = 0
+    watermark: int = 0
+
+    @classmethod
+    def of(cls, before: Progress) -> "LogEnd":
+        return cls(before.applied_index, before.watermark)
+
+    def take(self, log_index: int, required: int) -> int:
+        """Whether an entry is the next one. Only the first gap counts, so the log goes on after it."""
+        if log_index <= self.index:
+            return AGAIN
+        status = FRESH if log_index == self.index + 1 else GAP
+        self.index = log_index
+        self.watermark = effective_watermark(self.watermark, required)
+        return status
 
 
 def sequence(batches: Iterable[pa.RecordBatch], before: Mapping[str, Progress]) -> Iterator[pa.RecordBatch]:
-    """Entries sorted by group and arrival, each with `watermark`, `expected` and `status`. A Meta log that is new may start
-    with a snapshot, at any index."""
-    reached: dict[str, tuple[int, int]] = {group: (now.applied_index, now.watermark) for group, now in before.items()}
+    """Entries sorted by group and arrival, each with the index that is `expected` there, and its `status`. A Meta log that is new
+    may start with a snapshot, at any index."""
+    ends = {group: LogEnd.of(now) for group, now in before.items()}
     for batch in batches:
-        watermarks, expected = np.zeros(batch.num_rows, np.int64), np.zeros(batch.num_rows, np.int64)
-        indexes, required = _longs(batch, "log_index"), _longs(batch, "required_meta_index")
-        for group, part in _runs(batch.column("group_name")):
-            first = int(indexes[part][0])
-            snapshot = group == "meta" and group not in reached and batch.column("type")[part.start].as_py() == "Snapshot"
-            end, watermark = reached.get(group, (first - 1 if snapshot else 0, 0))
-            ends = np.maximum.accumulate(np.concatenate(([end], indexes[part])))
-            expected[part] = ends[:-1] + 1
-            watermarks[part] = np.maximum(np.maximum.accumulate(required[part]), watermark)
-            reached[group] = (int(ends[-1]), int(watermarks[part][-1]))
-        status = np.where(indexes == expected, FRESH, np.where(indexes < expected, AGAIN, GAP)).astype(np.int8)
+        expected, status = [], []
+        for group, log_index, kind, required in rows_of(batch, ("group_name", "log_index", "type", "required_meta_index")):
+            if group not in ends:
+                ends[group] = LogEnd(log_index - 1 if group == META and kind == "Snapshot" else 0)
+            expected.append(ends[group].index + 1)
+            status.append(ends[group].take(log_index, required))
         held = [batch.column(name) for name in INPUT.names]
-        yield pa.RecordBatch.from_arrays([*held, pa.array(watermarks), pa.array(expected), pa.array(status)], schema=SCHEMA)
-
-
-def _runs(groups: pa.Array) -> Iterator[tuple[str, slice]]:
-    """Stretches of rows of one group."""
-    coded = groups.dictionary_encode()
-    codes = coded.indices.to_numpy(zero_copy_only=False)
-    starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    for start, end in zip(starts, np.append(starts[1:], len(codes)), strict=True):
-        yield coded.dictionary[int(codes[start])].as_py(), slice(int(start), int(end))
-
-
-def _longs(batch: pa.RecordBatch, name: str) -> Longs:
-    values: Longs = batch.column(name).to_numpy(zero_copy_only=False)
-    return values
+        added = [pa.array(expected, pa.int64()), pa.array(status, pa.int8())]
+        yield pa.RecordBatch.from_arrays([*held, *added], schema=SCHEMA)

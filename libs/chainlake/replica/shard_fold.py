@@ -1,8 +1,8 @@
 """The data entries of a batch, as Arrow: when each is carried out, what becomes pending, and which operation a command comes to.
 
 The input is sorted by group, and within a group by tag: versions of the tables and users that its commands name, the first of
-the older entries that waits on, then entries by log index: those that waited and are satisfied now, and those that have just
-come.
+the older entries that waits on, entries that waited and are satisfied now by log index, then those that have just come, in the
+order in which they came. What is not the next entry of its log is given back as it is.
 """
 
 import json
@@ -15,10 +15,11 @@ from chainlake.replica.commands import MARKERS
 from chainlake.replica.history import MetaHistory
 from chainlake.replica.meta import Refused
 from chainlake.replica.rules import executes_at, resolve
+from chainlake.replica.sequence import FRESH, LogEnd
 from chainlake.replica.timeline import Placed, Progress, Timeline, progress
 
-VERSION, WAITING, ENTRY = 0, 1, 2
-PENDING, OPERATION, RESULT, APPLIED = "pending", "operation", "result", "applied"
+VERSION, WAITING, DRAINED, ARRIVED = 0, 1, 2, 3
+PENDING, OPERATION, RESULT, APPLIED, UNEXPECTED = "pending", "operation", "result", "applied", "unexpected"
 _INTS = ("log_index", "log_term", "required_meta_index", "watermark", "received_height")
 _PROGRESS = ("applied_index", "applied_term", "executed_index", "watermark", "waits_for", "waiting_since")
 SCHEMA = pa.schema(
@@ -29,6 +30,7 @@ SCHEMA = pa.schema(
         *[(name, pa.int64()) for name in _PROGRESS if name != "watermark"],
         *[("meta_index", pa.int64()), ("table_index", pa.int64()), ("dropped_index", pa.int64())],
         *[("keys", pa.list_(pa.string())), ("values", pa.list_(pa.string())), ("_deleted", pa.bool_())],
+        *[("tx_index", pa.int32()), ("expected", pa.int64()), ("status", pa.int8())],
     ]
 )
 _ENTRY = ("_height", "group_name", *_INTS, "type")
@@ -37,9 +39,12 @@ COLUMNS: Mapping[str, Sequence[str]] = {
     RESULT: (*_ENTRY, "meta_index", "error"),
     OPERATION: (*_ENTRY, "meta_index", "table_id", "table_index", "dropped_index", "keys", "values"),
     APPLIED: ("_height", "group_name", *_PROGRESS),
+    UNEXPECTED: ("_height", "group_name", "log_index", "log_term", "type", "command", "tx_index", "expected", "status"),
 }
-_INPUT = ("tag", "group_name", *_INTS, "type", "table_id", "user_id", "command", "kind", "id", "definition", "created_index")
-INPUT = (*_INPUT, "meta_index")
+_ENTRY_IN = ("tag", "group_name", *_INTS, "type", "table_id", "user_id", "command", "tx_index")
+INPUT = (*_ENTRY_IN, "kind", "id", "definition", "created_index", "meta_index")
+ORDER = ("group_name", "tag", "received_height", "tx_index", "log_index")
+"""Entries that waited have no `tx_index`: they came before all others, and their shard received them in the order of its log."""
 
 
 @without_collector
@@ -55,12 +60,14 @@ def fold_shards(
             if group != shard.group:
                 shard.end()
                 shard = ShardFold(group, before.get(group, Progress()), timeline, low, sheets)
-            if tag == VERSION:
-                shard.version(*row[11:])
-            elif tag == WAITING:
-                shard.waiting = Placed(row[2], row[3], row[5], row[6], None)
-            else:
+            if tag == ARRIVED:
+                shard.arrived(*row[2:12])
+            elif tag == DRAINED:
                 shard.entry(*row[2:11])
+            elif tag == VERSION:
+                shard.version(*row[12:])
+            else:
+                shard.waiting = Placed(row[2], row[3], row[5], row[6], None)
         yield from sheets.full()
     shard.end()
     yield from sheets.rest()
@@ -85,10 +92,33 @@ class ShardFold:
         self.history = MetaHistory()
         self.waiting = first_waiting(before, timeline)
         self.placed: list[Placed] = []
+        self.log_end = LogEnd.of(before)
 
     def version(self, kind: str, name: str, definition: str | None, created_index: int, meta_index: int) -> None:
         """A version of a table or user."""
         self.history.add(kind, name, meta_index, created_index, json.loads(definition) if definition is not None else None)
+
+    def arrived(
+        self,
+        log_index: int,
+        log_term: int,
+        required: int,
+        _: None,
+        received: int,
+        kind: str,
+        table_id: str | None,
+        user_id: str | None,
+        command: str,
+        tx_index: int,
+    ) -> None:
+        """An entry that has just come. If it is the next of its log, its watermark is known now."""
+        expected = self.log_end.index + 1
+        status = self.log_end.take(log_index, required)
+        if status != FRESH:
+            told = (log_index, log_term, kind, command, tx_index, expected, status)
+            self.sheets.add(UNEXPECTED, received, self.group, *told)
+            return
+        self.entry(log_index, log_term, required, self.log_end.watermark, received, kind, table_id, user_id, command)
 
     def entry(
         self,

@@ -18,9 +18,12 @@ from chainlake.replica import checks, meta_fold, row_fold, sequence, shard_fold
 from chainlake.replica.columns import spark_ddl
 from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.migrate import check_flag
+from chainlake.replica.outputs import of_kind, tables
 from chainlake.replica.parts import parts
 from chainlake.replica.row_fold import Drop
 from chainlake.replica.timeline import Progress, Timeline
+
+IS_META = "group_name LIKE 'meta%'"
 
 
 def silver(batch: Batch) -> Output:
@@ -50,25 +53,24 @@ class SilverBatch:
         return cls(batch, chain, low, high, {row[0]: Progress(*row[1:]) for row in rows}, filled)
 
     def output(self) -> Output:
-        entries = self.sequenced()
+        commands = self.batch.read("bronze.commands").select(*sequence.INPUT.names)
+        entries = self.sequenced(commands.filter(IS_META).repartition(1))
         found = checks.look(entries)
-        self.refuse(entries, found)
+        self.refuse_meta(commands, entries, found)
         meta = self.meta(entries, found)
         timeline, drops = self.timeline(meta)
-        shards = self.shards(entries, meta, timeline)
+        shards = self.shards(commands.filter(f"NOT ({IS_META})"), meta, timeline)
+        unexpected = of_kind(shards, shard_fold.UNEXPECTED)
+        self.refuse(self.faults(unexpected, checks.look(unexpected)))
         rows = self.rows(shards, drops)
-        tables = {**_meta_tables(meta), **_row_tables(rows), "silver.pending_commands": _pending(shards)}
-        tables["silver.applied"] = _of(shards, shard_fold.APPLIED).select("_height", "group_name", *Progress._fields)
-        tables["silver.applied"] = tables["silver.applied"].unionByName(_meta_applied(meta))
-        tables["silver.command_results"] = _results(meta, shards, rows)
-        return Output({name: frame.withColumn("_chain", F.lit(self.chain)) for name, frame in tables.items()})
+        made = tables(meta, shards, rows)
+        return Output({name: frame.withColumn("_chain", F.lit(self.chain)) for name, frame in made.items()})
 
     # Which entries are new, and whether they may be
 
-    def sequenced(self) -> DataFrame:
-        """The entries by log, each told whether it is the next one."""
-        commands = self.batch.read("bronze.commands").select(*sequence.INPUT.names)
-        ordered = self.by_group(commands).sortWithinPartitions("group_name", "_height", "tx_index")
+    def sequenced(self, by_group: DataFrame) -> DataFrame:
+        """Entries by log, each told whether it is the next one."""
+        ordered = by_group.sortWithinPartitions("group_name", "_height", "tx_index")
         fold = partial(sequence.sequence, before=self.before)
         return self.batch.keep(ordered.mapInArrow(fold, spark_ddl(sequence.SCHEMA)))
 
@@ -76,18 +78,33 @@ class SilverBatch:
         pending = sum(now.pending for now in self.before.values())
         return frame.repartition(parts(self.batch, "bronze.replica", "bronze.commands", pending), "group_name")
 
-    def refuse(self, entries: DataFrame, found: checks.Found) -> None:
-        """Stop at the first delivery that breaks a promise."""
+    def refuse_meta(self, commands: DataFrame, entries: DataFrame, found: checks.Found) -> None:
+        """Stop if Meta may not go on like this. Shards are looked at too then: one of them may be wrong in an earlier
+        delivery."""
+        flag = self.batch.options[self.chain].get("unified_meta", "true") == "true"
+        check_flag(was=META in self.before and not self.before.keys() & set(OLD_META), wanted=flag)
+        is_unified = flag or META in self.before
+        faults = self.faults(entries, found) + ([found.retired] if is_unified and found.retired else [])
+        if faults or not is_unified:
+            entries = self.sequenced(self.by_group(commands))
+            faults += self.faults(entries, checks.look(entries))
+        if not is_unified:
+            wrong = checks.wrong_meta_log(entries, self.before)
+            faults += [wrong] if wrong else []
+        self.refuse(faults)
+
+    def faults(self, entries: DataFrame, found: checks.Found) -> list[checks.Fault]:
+        """Gaps, and entries that came again as others."""
         faults = [found.gap]
         if found.again is not None:
             earlier = self.batch.snapshot.between("bronze.commands", {self.chain: (-1, self.high)})
             faults.append(checks.changed_again(entries, earlier, found.again))
-        flag = self.batch.options[self.chain].get("unified_meta", "true") == "true"
-        check_flag(was=META in self.before and not self.before.keys() & set(OLD_META), wanted=flag)
-        is_unified = flag or META in self.before
-        faults.append(found.retired if is_unified else checks.wrong_meta_log(entries, self.before))
-        first = min((fault for fault in faults if fault is not None), default=None)
-        if first is not None:
+        return [fault for fault in faults if fault is not None]
+
+    def refuse(self, faults: list[checks.Fault]) -> None:
+        """Stop at the first delivery that breaks a promise."""
+        if faults:
+            first = min(faults)
             raise BrokenPromise(f"{self.chain}: delivery {first.height}: {first.text}", height=first.height)
 
     # Meta
@@ -96,7 +113,7 @@ class SilverBatch:
         """Meta commands carried out, on the objects that they touch."""
         if not found.has_meta:
             return self.batch.spark.createDataFrame([], spark_ddl(meta_fold.SCHEMA))
-        fresh = entries.filter(F.col("status") == sequence.FRESH).filter("group_name LIKE 'meta%'")
+        fresh = entries.filter(F.col("status") == sequence.FRESH)
         tagged = _shaped(fresh.withColumn("tag", F.lit(1)), (*meta_fold.INPUT, "tx_index"))
         for objects in self.objects(fresh, found):
             tagged = tagged.unionByName(_shaped(objects.withColumn("tag", F.lit(0)), (*meta_fold.INPUT, "tx_index")))
@@ -132,16 +149,15 @@ class SilverBatch:
 
     # Shards
 
-    def shards(self, entries: DataFrame, meta: DataFrame, timeline: Timeline) -> DataFrame:
+    def shards(self, commands: DataFrame, meta: DataFrame, timeline: Timeline) -> DataFrame:
         """Data entries placed in time, their commands checked against Meta as of their watermark."""
-        fresh = entries.filter(F.col("status") == sequence.FRESH).filter("group_name NOT LIKE 'meta%'")
-        fresh = fresh.withColumn("received_height", F.col("_height")).withColumn("tag", F.lit(shard_fold.ENTRY))
-        tagged = _shaped(fresh, shard_fold.INPUT)
+        arrived = commands.withColumns({"received_height": F.col("_height"), "tag": F.lit(shard_fold.ARRIVED)})
+        tagged = _shaped(arrived, shard_fold.INPUT)
         for waiting in self.waiting(timeline):
             tagged = tagged.unionByName(_shaped(waiting, shard_fold.INPUT))
-        ready = tagged.filter((F.col("tag") == shard_fold.ENTRY) & (F.col("watermark") <= timeline.end))
+        ready = tagged.filter((F.col("tag") >= shard_fold.DRAINED) & (F.col("required_meta_index") <= timeline.end))
         tagged = tagged.unionByName(_shaped(self.versions(ready, meta), shard_fold.INPUT))
-        ordered = self.by_group(tagged).sortWithinPartitions("group_name", "tag", "log_index")
+        ordered = self.by_group(tagged).sortWithinPartitions(*shard_fold.ORDER)
         fold = partial(shard_fold.fold_shards, before=self.before, timeline=timeline, low=self.low)
         return self.batch.keep(ordered.mapInArrow(fold, spark_ddl(shard_fold.SCHEMA)))
 
@@ -156,7 +172,7 @@ class SilverBatch:
         spans = " OR ".join(f"group_name = '{group}' AND log_index > {now.executed_index}" for group, now in drained.items())
         pending = self.batch.snapshot.between("silver.pending_commands", {self.chain: (-1, self.low)})
         pending = pending.filter("NOT _deleted").filter(spans).withColumnRenamed("effective_meta_index", "watermark")
-        satisfied = pending.filter(F.col("watermark") <= timeline.end).withColumn("tag", F.lit(shard_fold.ENTRY))
+        satisfied = pending.filter(F.col("watermark") <= timeline.end).withColumn("tag", F.lit(shard_fold.DRAINED))
         first = F.min(F.struct("log_index", "log_term", "watermark", "received_height")).alias("first")
         behind = pending.filter(F.col("watermark") > timeline.end).groupBy("group_name").agg(first)
         return [satisfied, behind.select("group_name", "first.*").withColumn("tag", F.lit(shard_fold.WAITING))]
@@ -172,7 +188,7 @@ class SilverBatch:
         wanted = ready.select("group_name", "table_id", "user_id").distinct().select("group_name", named.alias("n"))
         wanted = wanted.select("group_name", "n.*").filter("id IS NOT NULL").distinct()
         columns = ("meta_index", "kind", "id", "created_index", "definition")
-        changes = _of(meta, meta_fold.CHANGE).select(*columns)
+        changes = of_kind(meta, meta_fold.CHANGE).select(*columns)
         if "silver_meta_changes" in self.filled:
             changes = changes.unionByName(
                 self.batch.snapshot.between("silver.meta_changes", {self.chain: (-1, self.low)}).select(*columns)
@@ -184,12 +200,14 @@ class SilverBatch:
 
     def rows(self, shards: DataFrame, drops: list[Drop]) -> DataFrame:
         """Operations carried out on the rows that they touch; tables that were dropped lose theirs."""
-        operations = _of(shards, shard_fold.OPERATION).withColumn("tag", F.lit(row_fold.OPERATION))
+        operations = of_kind(shards, shard_fold.OPERATION).withColumn("tag", F.lit(row_fold.OPERATION))
         tagged = _shaped(operations, row_fold.INPUT)
-        for held in self.held_rows(operations, drops):
+        held_rows = self.held_rows(operations, drops)
+        for held in held_rows:
             tagged = tagged.unionByName(_shaped(held.withColumn("log_index", F.lit(0)), row_fold.INPUT))
-        ordered = self.by_group(tagged).sortWithinPartitions("group_name", "tag", "log_index")
-        return self.batch.keep(ordered.mapInArrow(partial(row_fold.fold_rows, drops=drops), spark_ddl(row_fold.SCHEMA)))
+        if held_rows:  # else the operations are as the shards were: by group, in the order of their logs
+            tagged = self.by_group(tagged).sortWithinPartitions("group_name", "tag", "log_index")
+        return self.batch.keep(tagged.mapInArrow(partial(row_fold.fold_rows, drops=drops), spark_ddl(row_fold.SCHEMA)))
 
     def held_rows(self, operations: DataFrame, drops: list[Drop]) -> list[DataFrame]:
         """Rows as they were before the batch."""
@@ -208,10 +226,6 @@ class SilverBatch:
         return found
 
 
-def _of(frame: DataFrame, out: str) -> DataFrame:
-    return frame.filter(F.col("out") == out)
-
-
 def _shaped(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     """The frame with exactly these columns, NULL where it has none, so that frames of different origin go into one stream."""
     held = set(frame.columns)
@@ -219,44 +233,4 @@ def _shaped(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
 
 
 _TEXTS = ("group_name", "type", "table_id", "user_id", "command", "kind", "id", "definition", "row_key", "row")
-_TYPES = {**dict.fromkeys(_TEXTS, "string"), "keys": "array<string>", "values": "array<string>"}
-
-
-def _meta_tables(meta: DataFrame) -> dict[str, DataFrame]:
-    return {"silver.meta_objects": _of(meta, meta_fold.OBJECT), "silver.meta_changes": _of(meta, meta_fold.CHANGE)}
-
-
-def _row_tables(rows: DataFrame) -> dict[str, DataFrame]:
-    return {"silver.data_rows": _of(rows, row_fold.ROW), "silver.dropped_rows": _of(rows, row_fold.ASIDE)}
-
-
-def _pending(shards: DataFrame) -> DataFrame:
-    return _of(shards, shard_fold.PENDING).withColumnRenamed("watermark", "effective_meta_index")
-
-
-def _meta_applied(meta: DataFrame) -> DataFrame:
-    """Meta logs never wait: what was received is carried out."""
-    index = F.col("log_index")
-    return _of(meta, meta_fold.APPLIED).select(
-        "_height",
-        "group_name",
-        index.alias("applied_index"),
-        F.col("log_term").alias("applied_term"),
-        index.alias("executed_index"),
-        F.lit(0).cast("long").alias("watermark"),
-        F.lit(None).cast("long").alias("waits_for"),
-        F.lit(None).cast("long").alias("waiting_since"),
-    )
-
-
-def _results(meta: DataFrame, shards: DataFrame, rows: DataFrame) -> DataFrame:
-    """One row per command, wherever it was decided."""
-    columns = ("_height", "group_name", "log_index", "type", "error", "meta_index")
-    none = F.lit(0).cast("long")
-    of_meta = _of(meta, meta_fold.RESULT).select(
-        *columns, none.alias("rows_changed"), F.col("_height").alias("received_height"), none.alias("required_meta_index")
-    )
-    more = ("received_height", "required_meta_index")
-    of_shards = _of(shards, shard_fold.RESULT).select(*columns, none.alias("rows_changed"), *more)
-    of_rows = _of(rows, row_fold.RESULT).select(*columns, "rows_changed", *more)
-    return of_meta.unionByName(of_shards).unionByName(of_rows).withColumn("ok", F.col("error").isNull())
+_TYPES = {**dict.fromkeys(_TEXTS, "string"), "tx_index": "int", "keys": "array<string>", "values": "array<string>"}

@@ -41,7 +41,7 @@ def bronze(batch: Batch) -> Output:
     ((chain, _),) = batch.ranges.items()
     entries = batch.read("raw.transactions").select("_height", "tx_index", "payload")
     count = parts(batch, "raw.replica", "raw.transactions")
-    entries = entries.repartition(count) if count > 1 else entries
+    entries = entries.repartition(count, "_height", "tx_index") if count > 1 else entries
     commands = batch.keep(entries.mapInArrow(decode.decode_entries, spark_ddl(decode.SCHEMA)))
     wrong = commands.filter("error IS NOT NULL").agg(F.min(F.struct("_height", "tx_index", "error"))).collect()[0][0]
     if wrong is not None:

@@ -15,7 +15,10 @@ Flags = npt.NDArray[np.bool_]
 
 
 def one_chunk(column: pa.ChunkedArray | pa.Array) -> pa.Array:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    """A column in one piece; combining a single chunk would copy it."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 def numbers(column: pa.ChunkedArray | pa.Array) -> npt.NDArray[Any]:

@@ -11,7 +11,7 @@ from chainlake.cage.query import answer, proof
 from chainlake.cage.reader import CageReader
 from chainlake.errors import BadInput
 from chainlake.logs.rpc_values import RpcError
-from chainlake.serve.control import LakeControl
+from chainlake.serve.control import LakeControl, chain_of_kind
 from chainlake.serve.gateway import Gateway
 from chainlake.serve.router import Request, Response, json_response
 
@@ -63,13 +63,7 @@ class CageRoutes:
             return json_response({"error": str(error)}, 503)
 
     def _reader(self, query: Mapping[str, str]) -> CageReader:
-        known = sorted(name for name, row in self._control.chains().items() if row["kind"] == "cardano")
-        name = query.get("chain") or (known[0] if len(known) == 1 else None)
-        if name is None or name not in known:
-            there = f"there are {', '.join(known[:10])}" if known else "there is none yet"
-            raise BadInput(
-                f"{there}: name one with ?chain=" if name is None else f"unknown Cardano chain {name[:100]!r}: {there}"
-            )
+        name = chain_of_kind(self._control.chains(), "cardano", query.get("chain") or None, "name one with ?chain=")
         with self._lock:
             if name not in self._readers:
                 self._readers[name] = CageReader(self._home, name, prefix=self._prefix)

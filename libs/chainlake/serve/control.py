@@ -68,6 +68,19 @@ def without_logs(chains: Mapping[str, Row], given: str | None) -> str | None:
     return others[0] if others and not any(row["kind"] == "evm" for row in chains.values()) else None
 
 
+def chain_of_kind(chains: Mapping[str, Row], kind: str, given: str | None, how: str) -> str:
+    """The chain of a kind that a question is about: the one that is named, else the only one. `how` says how one is named."""
+    known = sorted(name for name, row in chains.items() if row["kind"] == kind)
+    if given is None and len(known) == 1:
+        return known[0]
+    there = f"there are {', '.join(known[:10])}" if known else "there is none yet"
+    if given is None:
+        raise BadInput(f"which {kind} chain: {there}: {how}")
+    if given not in known:
+        raise BadInput(f"unknown {kind} chain {given[:100]!r}: {there}")
+    return given
+
+
 def choose_chain(chains: Mapping[str, Row], given: str | None) -> Row:
     """The chain to serve: the one that is named, else the only one of kind evm."""
     evm = {name: row for name, row in chains.items() if row["kind"] == "evm"}

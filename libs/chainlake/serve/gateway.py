@@ -50,6 +50,7 @@ class Gateway:
         self.budget = Budget(settings.max_outgoing)
         self.router = Router()
         self.chain = chain
+        self.engine = engine
         self.has_logs = not isinstance(engine, NoLogs)
         self._table = FilterTable(settings.max_filters, settings.filter_seconds)
         queries = Queries(engine, settings)

@@ -33,7 +33,7 @@ class KeyedRows:
         self._columns = list(dict.fromkeys((key, *columns, "_chain", "_height", "_commit")))
         self._log = lake.log(table)
         self._lock = Lock()
-        self._bounds: dict[str, Bounds] = {}
+        self._files: dict[str, tuple[pq.FileMetaData, Bounds]] = {}
         self._groups: ByteCache[pa.Table] = ByteCache(KEPT_BYTES)
 
     def read(self, chain: str, limits: Limits, keys: Sequence[Any] | None = None) -> Iterator[pa.Table]:
@@ -45,30 +45,46 @@ class KeyedRows:
             files = self._log.files
         for source in select(files, chain, limits, "_height").sources:
             for group, wanted in self._holding(source, keys):
-                rows = self._group(source, group)
-                if wanted is not None:
-                    rows = rows.filter(pc.is_in(rows[self._key], pa.array(wanted, rows.schema.field(self._key).type)))
-                yield rows
+                if wanted is None:
+                    yield self._group(source, group)
+                elif len(_places(self._keys(source.path, group), wanted)):
+                    rows = self._group(source, group)
+                    yield rows.take(_places(rows[self._key], wanted))
 
     def _holding(self, source: Source, keys: Sequence[Any] | None) -> Iterator[tuple[int, Sequence[Any] | None]]:
         """The row groups of a file that may have some of the keys, and which of them."""
-        bounds = self._bounds.get(source.path)
-        if bounds is None:
-            bounds = self._bounds[source.path] = _bounds_of(source.path, self._key)
-        for group, (low, high) in enumerate(bounds):
+        for group, (low, high) in enumerate(self._file(source.path)[1]):
             if keys is None or low is None:
                 yield group, keys
             elif wanted := keys[bisect_left(keys, low) : bisect_right(keys, high)]:
                 yield group, wanted
 
+    def _file(self, path: str) -> tuple[pq.FileMetaData, Bounds]:
+        """What a file says of its row groups, read once: with many of them it takes longer than reading one."""
+        if path not in self._files:
+            metadata = pq.read_metadata(path, memory_map=True)
+            self._files[path] = metadata, _bounds_of(metadata, self._key)
+        return self._files[path]
+
+    def _keys(self, path: str, group: int) -> pa.ChunkedArray:
+        """The keys of a row group alone: bounds are wide where keys are not in order, and most groups turn out to have none."""
+        keys = self._groups.get((path, group))
+        if keys is None:
+            keys = self._read(path, group, [self._key])
+            self._groups.put((path, group), keys, keys.nbytes)
+        return keys[self._key]
+
     def _group(self, source: Source, group: int) -> pa.Table:
         place = (source.key, group)
         rows = self._groups.get(place)
         if rows is None:
-            file = pq.ParquetFile(source.path, memory_map=True, pre_buffer=False)
-            rows = source.seen(file.read_row_group(group, columns=self._columns, use_threads=False))
+            rows = source.seen(self._read(source.path, group, self._columns))
             self._groups.put(place, rows, rows.nbytes)
         return rows
+
+    def _read(self, path: str, group: int, columns: list[str]) -> pa.Table:
+        file = pq.ParquetFile(path, metadata=self._file(path)[0], memory_map=True, pre_buffer=False)
+        return file.read_row_group(group, columns=columns, use_threads=False)
 
 
 class StateReader:
@@ -102,9 +118,13 @@ def event_rows(rows: KeyedRows, chain: str, history: History, height: int) -> li
     return [row for found in rows.read(chain, limits, [height]) for row in found.to_pylist()]
 
 
-def _bounds_of(path: str, column: str) -> Bounds:
+def _places(keys: pa.ChunkedArray, wanted: Sequence[Any]) -> pa.Array:
+    """Where some of the keys are."""
+    return pc.indices_nonzero(pc.is_in(keys, pa.array(wanted, keys.type)))
+
+
+def _bounds_of(metadata: pq.FileMetaData, column: str) -> Bounds:
     """The least and greatest value of a column in each row group; None where the file does not say."""
-    metadata = pq.read_metadata(path, memory_map=True)
     leaf = next(index for index in range(metadata.num_columns) if metadata.schema.column(index).path == column)
     found: Bounds = []
     for group in range(metadata.num_row_groups):

@@ -4,11 +4,15 @@ Raw gets the block itself, so that the next one can be linked to it. Silver gets
 block left them. From there on the stages go on as with any chain: the next header must carry the snapshot's app hash.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -22,6 +26,7 @@ from chainlake.shards.nodes import NODES_DDL, SNAPSHOT
 from chainlake.shards.parts import OUTPUT as FOLDED
 from chainlake.shards.parts import to_batch
 from chainlake.shards.snapshot import Header
+from chainlake.shards.state import StreamState
 from chainlake.sources.base import RawBlock
 from chainlake.sources.comet import parse_block
 from chainlake.sources.datasource import record_batch
@@ -51,7 +56,9 @@ def import_snapshot(
     lake.chains.add(replace(made, options={**made.options, **mode}))
     _commit(lake, "raw.shards", chain, block, _raw(lake, chain, block))
     lake.run_stage("bronze.shards", chains=chain)
-    _commit(lake, "silver.shards", chain, block, _silver(lake, chain, header, shard), {"state": header.state_root})
+    with _handover(lake) as directory:
+        tables = _silver(lake, chain, header, shard, directory)
+        _commit(lake, "silver.shards", chain, block, tables, {"state": header.state_root})
     lake.run_stage("gold.shards", chains=chain)
 
 
@@ -89,7 +96,17 @@ def _raw(lake: "Lake", chain: str, block: RawBlock) -> dict[str, DataFrame]:
     return {"raw.blocks": blocks.drop("transactions"), "raw.transactions": transactions_of(blocks)}
 
 
-def _silver(lake: "Lake", chain: str, header: Header, shard: Shard) -> dict[str, DataFrame]:
+@contextmanager
+def _handover(lake: "Lake") -> Iterator[Path | None]:
+    """Where a local Spark finds many rows; None where it shares no files with us."""
+    if lake.catalog.location is None:
+        yield None
+        return
+    with TemporaryDirectory(prefix="import-", dir=lake.catalog.location.parent) as directory:
+        yield Path(directory)
+
+
+def _silver(lake: "Lake", chain: str, header: Header, shard: Shard, directory: Path | None) -> dict[str, DataFrame]:
     def placed(frame: DataFrame) -> DataFrame:
         return frame.withColumns({"_chain": F.lit(chain), "_height": F.lit(header.height).cast("bigint")})
 
@@ -105,8 +122,8 @@ def _silver(lake: "Lake", chain: str, header: Header, shard: Shard) -> dict[str,
     depth = max([2, *map(len, shard.rows)])
     nodes = [(chain, header.height, one.permanent_index, one.address, one.from_height) for one in shard.registry.records]
     return {
-        "silver.streams": placed(_columns(lake, _streams(shard))),
-        "silver.shard_tree": placed(_columns(lake, _tree(shard))),
+        "silver.streams": placed(_frame(lake, "streams", _streams(shard), directory)),
+        "silver.shard_tree": placed(_frame(lake, "tree", _tree(shard), directory)),
         "silver.shard_roots": rows([(header.app_hash, header.state_root, header.stream_count, depth)], ROOTS_DDL),
         "silver.shard_nodes": lake.spark.createDataFrame(nodes, NODES_DDL),
         "silver.shard_tx_results": rows([(r["tx_index"], r["code"], r["log"], r["message"]) for r in results], RESULTS_DDL),
@@ -115,14 +132,19 @@ def _silver(lake: "Lake", chain: str, header: Header, shard: Shard) -> dict[str,
     }
 
 
-def _columns(lake: "Lake", columns: dict[str, list[Any]]) -> DataFrame:
+def _frame(lake: "Lake", name: str, columns: dict[str, list[Any]], directory: Path | None) -> DataFrame:
+    """Many rows as a frame: by a file if possible. The server would read those in a request again for each step of its plan."""
     count = len(next(iter(columns.values())))
-    return lake.spark.createDataFrame(pa.Table.from_batches([to_batch(FOLDED, columns, count)]))
+    table = pa.Table.from_batches([to_batch(FOLDED, columns, count)]).select(list(columns))
+    if directory is None:
+        return lake.spark.createDataFrame(table)
+    pq.write_table(table, directory / f"{name}.parquet")
+    return lake.spark.read.parquet(str(directory / f"{name}.parquet"))
 
 
 def _streams(shard: Shard) -> dict[str, list[Any]]:
     ordered = [shard.streams[key] for key in sorted(shard.streams)]
-    return {name: [getattr(one, name) for one in ordered] for name in ordered[0].__slots__} if ordered else {"stream_id": []}
+    return {name: [getattr(one, name) for one in ordered] for name in StreamState._fields}
 
 
 def _tree(shard: Shard) -> dict[str, list[Any]]:

@@ -1,18 +1,22 @@
 """Blocks folded part by part: the streams whose path begins with the same two hex digits, and their part of the tree.
 
-Rows of three kinds come sorted by chain, part and kind: tree rows, streams as they were before the batch, then operations by
-stream and place. A part needs nothing of the others, so Spark runs as many side by side as it likes. What comes out, again in one
-schema: after-images of streams, results of operations, and tree rows that changed.
+Rows of three kinds come part by part, in any order within one: tree rows, streams as they were before the batch, and operations.
+A part needs nothing of the others, so Spark runs as many side by side as it likes. What comes out, again in one schema:
+after-images of streams, results of operations, and tree rows that changed.
 """
 
+import gc
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from itertools import groupby
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import accumulate, groupby, pairwise, repeat
 from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from chainlake.errors import BrokenPromise
 from chainlake.merkle.smt import leaf_hash
 from chainlake.merkle.smt_fold import Update, fold_part
 from chainlake.merkle.smt_nodes import Node
@@ -22,14 +26,24 @@ from chainlake.shards.registry import NodeRegistry
 from chainlake.shards.state import StreamState, value_of
 
 NODE, STATE, OPERATION = 0, 1, 2
-"""Kinds of rows that come in, in the order in which they are needed."""
+"""Kinds of rows that come in."""
 
 INPUT = (
     *("kind", "_chain", "part", "stream_id", "_height", "tx_index", "item", "op", "prev_miniblock_hash", "last_miniblock_hash"),
     *("last_miniblock_num", "nodes", "addresses", "replication_factor", "sealed", "created_height", "updated_height"),
     *("prefix", "leaves", "hash", "key"),
 )
-SORTED_BY = ("_chain", "part", "kind", "stream_id", "_height", "tx_index", "item")
+PART = ("_chain", "part")
+ORDERED = [(name, "ascending") for name in ("stream_id", "_height", "tx_index", "item")]
+COLUMNS = {
+    NODE: ("_height", "prefix", "leaves", "hash", "key"),
+    STATE: StreamState._fields,
+    OPERATION: (
+        *("stream_id", "_height", "tx_index", "item", "op", "prev_miniblock_hash", "last_miniblock_hash", "last_miniblock_num"),
+        *("addresses", "replication_factor", "sealed"),
+    ),
+}
+"""The columns that rows of a kind have."""
 
 IMAGE_KIND, RESULT_KIND, NODE_KIND = "image", "result", "node"
 OUTPUT = pa.schema(
@@ -66,112 +80,132 @@ DDL = (
 )
 ENOUGH_ROWS = 50_000
 
-Columns = dict[str, list[Any]]
+Columns = Mapping[str, Any]
+Row = tuple[Any, ...]
 
 
 def fold_parts(batches: Iterable[pa.RecordBatch], registries: Mapping[str, NodeRegistry]) -> Iterator[pa.RecordBatch]:
     """What the rows of whole parts become."""
     made = _Made()
-    for (chain, part), rows in groupby(_rows(batches), key=itemgetter(1, 2)):
-        _fold(made, chain, part, rows, registries[chain])
-        if made.rows >= ENOUGH_ROWS:
-            yield from made.take()
-    yield from made.take()
+    seen: set[tuple[str, str]] = set()
+    with _no_collection():
+        for (chain, part), runs in groupby(_runs(batches), key=itemgetter(0, 1)):
+            if (chain, part) in seen:
+                raise BrokenPromise(f"rows of part {part} of {chain} came apart: all of a part have to lie beside each other")
+            seen.add((chain, part))
+            _fold(made, chain, part, pa.Table.from_batches([run[2] for run in runs]), registries[chain])
+            if made.count >= ENOUGH_ROWS:
+                yield from made.take()
+        yield from made.take()
 
 
-def _rows(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """Millions of values without a cycle among them: to look for one would take an eighth of the time."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, str, pa.RecordBatch]]:
+    """Rows of one part that lie beside each other in a batch."""
     for batch in batches:
-        yield from zip(*(batch.column(name).to_pylist() for name in INPUT), strict=True)
+        edges = {edge for name in PART for edge in pc.run_end_encode(batch.column(name)).run_ends.to_pylist()}
+        for low, high in pairwise([0, *sorted(edges)]):
+            rows = batch.slice(low, high - low)
+            chain, part = (rows.column(name)[0].as_py() for name in PART)
+            yield chain, part, rows
 
 
-def _fold(made: "_Made", chain: str, part: str, rows: Iterator[tuple[Any, ...]], registry: NodeRegistry) -> None:
-    stored: list[Node] = []
-    states: dict[bytes, StreamState] = {}
-    updates: list[Update] = []
-    for (kind, stream_id), group in groupby(rows, key=itemgetter(0, 3)):
-        if kind == NODE:
-            stored.extend(Node(row[4], *row[17:21]) for row in group)
-        elif kind == STATE:
-            states.update((stream_id, _state(row)) for row in group)
-        else:
-            folded = fold_stream(states.get(stream_id), map(_operation, group), registry)
-            made.results(chain, folded.results)
-            made.images(chain, folded.images)
-            for image in folded.images:
-                leaf = leaf_hash(stream_id, value_of(image, registry))
-                updates.append(Update(image.updated_height, stream_id, leaf))
-    made.nodes(chain, fold_part(part, stored, updates).nodes)
+def _of_kind(rows: pa.Table, kind: int) -> pa.Table:
+    return rows.filter(pc.equal(rows["kind"], kind)).select(COLUMNS[kind])
 
 
-def _state(row: tuple[Any, ...]) -> StreamState:
-    return StreamState(row[3], row[9], row[10], tuple(row[11]), row[13], row[14], row[15], row[16])
+def _tuples(rows: pa.Table) -> Iterator[Row]:
+    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
 
 
-def _operation(row: tuple[Any, ...]) -> StreamOperation:
-    operation = operation_of(row[7], (row[3], row[8], row[9], row[10], row[12], row[13], row[14]))
-    return StreamOperation(row[4], row[5], row[6], operation)
+def _fold(made: "_Made", chain: str, part: str, rows: pa.Table, registry: NodeRegistry) -> None:
+    stored = map(Node._make, _tuples(_of_kind(rows, NODE)))
+    states = {row[0]: _state(row) for row in _tuples(_of_kind(rows, STATE))}
+    results: list[OperationResult] = []
+    images: list[StreamState] = []
+    for stream_id, operations in groupby(_tuples(_of_kind(rows, OPERATION).sort_by(ORDERED)), key=itemgetter(0)):
+        folded = fold_stream(states.get(stream_id), map(_operation, operations), registry)
+        results.extend(folded.results)
+        images.extend(folded.images)
+    updates = [Update(one.updated_height, one.stream_id, leaf_hash(one.stream_id, value_of(one, registry))) for one in images]
+    made.add(RESULT_KIND, chain, results)
+    made.add(IMAGE_KIND, chain, images)
+    made.add(NODE_KIND, chain, with_depth(part, fold_part(part, stored, updates).nodes))
+
+
+def _state(row: Row) -> StreamState:
+    stream_id, last_hash, last_num, nodes, *rest = row
+    return StreamState(stream_id, last_hash, last_num, tuple(nodes), *rest)
+
+
+def _operation(row: Row) -> StreamOperation:
+    stream_id, height, tx_index, item, op, *rest = row
+    return StreamOperation(height, tx_index, item, operation_of(op, (stream_id, *rest)))
+
+
+def with_depth(part: str, nodes: list[Node]) -> list[Row]:
+    """Tree rows with one more value: on the top of the part, how deep the part was changed in its block."""
+    deepest: dict[int, int] = {}
+    for node in nodes:
+        deepest[node.block] = max(deepest.get(node.block, 0), len(node.prefix))
+    return [(*node, deepest[node.block] if node.prefix == part else None) for node in nodes]
 
 
 class _Made:
-    """Rows of each kind, column by column, until they are taken."""
+    """Rows of each kind, until they are taken."""
 
     def __init__(self) -> None:
-        self._columns: dict[str, Columns] = defaultdict(lambda: defaultdict(list))
+        self._rows: dict[str, list[Row]] = defaultdict(list)
+        self._chains: dict[str, list[str]] = defaultdict(list)
 
     @property
-    def rows(self) -> int:
-        return sum(len(columns["_height"]) for columns in self._columns.values())
+    def count(self) -> int:
+        return sum(map(len, self._rows.values()))
 
-    def images(self, chain: str, images: Iterable[StreamState]) -> None:
-        columns = self._columns[IMAGE_KIND]
-        for one in images:
-            columns["_chain"].append(chain)
-            columns["_height"].append(one.updated_height)
-            columns["stream_id"].append(one.stream_id)
-            columns["last_miniblock_hash"].append(one.last_miniblock_hash)
-            columns["last_miniblock_num"].append(one.last_miniblock_num)
-            columns["nodes"].append(one.nodes)
-            columns["replication_factor"].append(one.replication_factor)
-            columns["sealed"].append(one.sealed)
-            columns["created_height"].append(one.created_height)
-            columns["updated_height"].append(one.updated_height)
-
-    def results(self, chain: str, results: Iterable[OperationResult]) -> None:
-        columns = self._columns[RESULT_KIND]
-        for height, tx_index, item, code, message, event in results:
-            columns["_chain"].append(chain)
-            columns["_height"].append(height)
-            columns["tx_index"].append(tx_index)
-            columns["item"].append(item)
-            columns["code"].append(int(code))
-            columns["message"].append(message)
-            columns["type"].append(event and event.type)
-            columns["attributes"].append(event and event.attributes)
-
-    def nodes(self, chain: str, nodes: list[Node]) -> None:
-        """Tree rows; the top of the part says how deep the part was changed in its block."""
-        deepest: dict[int, int] = {}
-        for node in nodes:
-            deepest[node.block] = max(deepest.get(node.block, 0), len(node.prefix))
-        columns = self._columns[NODE_KIND]
-        top = min((len(node.prefix) for node in nodes), default=0)
-        for block, prefix, leaves, digest, key in nodes:
-            columns["_chain"].append(chain)
-            columns["_height"].append(block)
-            columns["prefix"].append(prefix)
-            columns["leaves"].append(leaves)
-            columns["hash"].append(digest)
-            columns["key"].append(key)
-            columns["deepest"].append(deepest[block] if len(prefix) == top else None)
+    def add(self, kind: str, chain: str, rows: Iterable[Row]) -> None:
+        """Rows of one chain."""
+        held = self._rows[kind]
+        held.extend(rows)
+        self._chains[kind].extend(repeat(chain, len(held) - len(self._chains[kind])))
 
     def take(self) -> Iterator[pa.RecordBatch]:
         """All rows so far, a batch per kind."""
-        for kind, columns in self._columns.items():
-            count = len(columns["_height"])
-            if count:
-                columns["kind"] = [kind] * count
-                yield to_batch(OUTPUT, columns, count)
-        self._columns.clear()
+        for kind, rows in self._rows.items():
+            if rows:
+                columns = _COLUMNS_OF[kind](list(zip(*rows, strict=True)))
+                same = {"kind": [kind] * len(rows), "_chain": self._chains[kind]}
+                yield to_batch(OUTPUT, {**same, **columns}, len(rows))
+        self._rows.clear()
+        self._chains.clear()
+
+
+def _image_columns(values: list[Row]) -> Columns:
+    columns = dict(zip(StreamState._fields, values, strict=True))
+    return {**columns, "_height": columns["updated_height"]}
+
+
+def _result_columns(values: list[Row]) -> Columns:
+    *plain, events = values
+    columns = dict(zip(("_height", "tx_index", "item", "code", "message"), plain, strict=True))
+    return {**columns, "type": [one and one.type for one in events], "attributes": [one and one.attributes for one in events]}
+
+
+def _node_columns(values: list[Row]) -> Columns:
+    return dict(zip(("_height", "prefix", "leaves", "hash", "key", "deepest"), values, strict=True))
+
+
+_COLUMNS_OF = {IMAGE_KIND: _image_columns, RESULT_KIND: _result_columns, NODE_KIND: _node_columns}
 
 
 def to_batch(schema: pa.Schema, columns: Columns, count: int) -> pa.RecordBatch:
@@ -180,14 +214,11 @@ def to_batch(schema: pa.Schema, columns: Columns, count: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Attributes of events come as pairs, which Arrow does not take for structs."""
     if not (pa.types.is_list(kind) and pa.types.is_struct(kind.value_type)):
         return pa.array(values, kind)
     pairs = [pair for value in values if value for pair in value]
-    offsets, size = [0], 0
-    for value in values:
-        size += len(value) if value else 0
-        offsets.append(size)
+    offsets = list(accumulate((len(value or ()) for value in values), initial=0))
     keys, texts = pa.array([key for key, _ in pairs], pa.string()), pa.array([text for _, text in pairs], pa.string())
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), pa.StructArray.from_arrays([keys, texts], ["key", "value"]))

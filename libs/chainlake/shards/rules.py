@@ -10,7 +10,6 @@ may fail while its transaction is OK.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from chainlake.shards.checks import check_factor
@@ -52,8 +51,7 @@ class Placement(NamedTuple):
     replication_factor: int
 
 
-@dataclass(frozen=True, slots=True)
-class PendingStream:
+class PendingStream(NamedTuple):
     """A stream inside a block: what is committed of it, and what the block has done to it so far."""
 
     committed: StreamState | None
@@ -109,7 +107,7 @@ def create_stream(stream: PendingStream, wanted: StreamMetadata, block: Block) -
         created_height=block.height,
         updated_height=block.height,
     )
-    return replace(stream, created=created)
+    return stream._replace(created=created)
 
 
 def set_last_miniblock(stream: PendingStream, update: MiniblockUpdate) -> PendingStream:
@@ -136,7 +134,7 @@ def update_placement(stream: PendingStream, wanted: UpdateStreamNodesAndReplicat
         raise Refused(Code.FAILED_PRECONDITION, "can't update placement twice in the same block")
     placement = Placement(nodes or state.nodes, wanted.replication_factor or state.replication_factor)
     check_factor(placement.replication_factor, len(placement.nodes))
-    return replace(stream, placement=placement)
+    return stream._replace(placement=placement)
 
 
 def commit_stream(stream: PendingStream, height: int) -> StreamState | None:

@@ -31,7 +31,7 @@ def silver(batch: Batch) -> Output:
     txs = batch.read("bronze.shard_txs")
     operations = batch.keep(_operations(txs))
     count, touched = operations.agg(F.count(F.lit(1)), F.count_distinct("_chain", "path")).collect()[0]
-    tree = batch.keep(_stored_tree(batch, operations, touched, before))
+    tree = _stored_tree(batch, operations, touched, before)
     tasks = _tasks(batch) if count > FEW_OPERATIONS else 1
     folded = batch.keep(_fold_parts(batch, operations, tree, known.registries, tasks))
     made = batch.keep(_fold_roots(batch, folded, tree, before, tasks))
@@ -81,13 +81,13 @@ def _stored_tree(batch: Batch, operations: DataFrame, touched: int, before: Mapp
     the tree has, the whole tree."""
     depth = max(one.tree_depth for one in before.values())
     if touched * depth * WAYS > sum(one.stream_count for one in before.values()):
-        return batch.state("silver.shard_tree")
+        return batch.state("silver.shard_tree")  # read twice: all for the parts, very little for what is above them
     prefixes = F.expr(f"transform(sequence(0, {depth - 1}), d -> substring(path, 1, d))")
     parents = operations.select("_chain", F.explode(prefixes).alias("parent")).distinct()
     digits = F.explode(F.array(*map(F.lit, DIGITS))).alias("digit")
     below = parents.select("_chain", "parent", digits).select("_chain", F.concat("parent", "digit").alias("prefix"))
     top = operations.select("_chain", F.lit("").alias("prefix"))
-    return batch.state("silver.shard_tree", below.unionByName(top))
+    return batch.keep(batch.state("silver.shard_tree", below.unionByName(top)))
 
 
 def _fold_parts(
@@ -100,7 +100,7 @@ def _fold_parts(
         (parts.STATE, states.withColumn("part", _part(F.sha2("stream_id", 256)))),
         (parts.OPERATION, operations.withColumn("part", _part("path"))),
     )
-    ordered = rows.repartition(tasks, "_chain", "part").sortWithinPartitions(*parts.SORTED_BY)
+    ordered = rows.repartition(tasks, *parts.PART).sortWithinPartitions(F.xxhash64(*parts.PART))
     return ordered.mapInArrow(partial(parts.fold_parts, registries=registries), parts.DDL)
 
 
@@ -157,7 +157,8 @@ def _differences(batch: Batch, results: DataFrame, events: DataFrame, root_rows:
 
 def _by_parent(nodes: DataFrame) -> DataFrame:
     """Sixteen siblings beside each other, near those one digit up and down: what a proof reads is in few places."""
-    return nodes.sortWithinPartitions("_chain", F.expr("substring(prefix, 1, length(prefix) - 1)"), "prefix", "_height")
+    parent = F.expr("substring(prefix, 1, length(prefix) - 1)")
+    return nodes.withColumn("parent", parent).sortWithinPartitions("_chain", "parent", "prefix", "_height")
 
 
 def _union(columns: Sequence[str], *frames: tuple[int, DataFrame]) -> DataFrame:

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, Output, Stage
 from chainlake.shards import decode
+from chainlake.shards.nodes import SNAPSHOT
 from chainlake.shards.results_file import read_results
 from chainlake.shards.silver import SILVER, silver
 from chainlake.shards.verify import placement_problems, shard_problems
@@ -18,6 +19,10 @@ from chainlake.shards.verify import placement_problems, shard_problems
 LANE = "shards"
 BRONZE = ("bronze.shard_blocks", "bronze.shard_txs")
 GOLD = ("gold.streams_by_node",)
+PAYLOAD = (
+    "block struct<header: struct<chain_id: string, app_hash: string, proposer_address: string>,"
+    " data: struct<txs: array<string>>>, block_results string"
+)
 
 
 def shard_stages() -> tuple[Stage, ...]:
@@ -37,14 +42,13 @@ def _one_lane(chain: str) -> str:
 def bronze(batch: Batch) -> Output:
     """Decode and check every transaction, and read the headers."""
     txs = batch.read("raw.transactions").select("_chain", "_height", "tx_index", "hash", "payload")
-    blocks = batch.read("raw.blocks").withColumn("p", F.col("payload").cast("string"))
+    blocks = batch.read("raw.blocks").withColumn("p", F.from_json(F.col("payload").cast("string"), PAYLOAD))
     headers = blocks.select(
-        *("_chain", "_height", "hash", "timestamp"),
-        F.get_json_object("p", "$.block.header.chain_id").alias("chain_id"),
-        _hex("p", "app_hash").alias("app_hash"),
-        _hex("p", "proposer_address").alias("proposer"),
-        F.coalesce(F.json_array_length(F.get_json_object("p", "$.block.data.txs")), F.lit(0)).alias("tx_count"),
-        F.get_json_object("p", "$.block_results").alias("results"),
+        *("_chain", "_height", "hash", "timestamp", "p.block.header.chain_id"),
+        _hex("app_hash").alias("app_hash"),
+        _hex("proposer_address").alias("proposer"),
+        F.coalesce(F.array_size("p.block.data.txs"), F.lit(0)).alias("tx_count"),
+        F.col("p.block_results").alias("results"),
     )
     return Output(
         {
@@ -54,9 +58,9 @@ def bronze(batch: Batch) -> Output:
     )
 
 
-def _hex(payload: str, member: str) -> Column:
+def _hex(member: str) -> Column:
     """Bytes of a member of the header; NULL if it is empty."""
-    return F.expr(f"nullif(try_to_binary(get_json_object({payload}, '$.block.header.{member}'), 'hex'), X'')")
+    return F.expr(f"nullif(try_to_binary(p.block.header.{member}, 'hex'), X'')")
 
 
 def _with_results(batch: Batch, headers: DataFrame) -> DataFrame:
@@ -74,11 +78,23 @@ def _with_results(batch: Batch, headers: DataFrame) -> DataFrame:
     return joined.withColumn("results", F.coalesce("given", "results")).drop("given")
 
 
+def _placements(batch: Batch, images: DataFrame) -> DataFrame:
+    """Streams that somebody wanted to create or to move, and those that a chain began with. Miniblocks, which are most of what
+    happens, place nothing."""
+    txs = batch.read("bronze.shard_txs").filter(F.col("op").isin(decode.CREATE, decode.PLACEMENT))
+    found = txs.select("_chain", "_height", F.get("operations", F.lit(0))["stream_id"].alias("stream_id"))
+    for chain, (low, high) in batch.ranges.items():
+        if low < int(batch.options[chain].get(SNAPSHOT, low)) <= high:
+            own = images.filter((F.col("_chain") == chain) & (F.col("_height") == int(batch.options[chain][SNAPSHOT])))
+            found = found.unionByName(own.select(*found.columns))
+    return found
+
+
 def gold(batch: Batch) -> Output:
     """Which node holds which stream: rows for nodes that a stream is placed on, and the end of those it left."""
     placed = ("nodes", "replication_factor")
     images = batch.read("silver.streams").select("_chain", "_height", "stream_id", *placed)
-    images = batch.keep(images)
+    images = batch.keep(images.join(_placements(batch, images), ["_chain", "_height", "stream_id"], "left_semi"))
     held = batch.state("silver.streams", images.select("_chain", "stream_id")).select("_chain", "_height", "stream_id", *placed)
     rows = images.withColumn("new", F.lit(True)).unionByName(held.withColumn("new", F.lit(False)))
     before = Window.partitionBy("_chain", "stream_id").orderBy("_height")

@@ -1,7 +1,7 @@
 """What a shard keeps of a stream, and the bytes of it that the state root commits to."""
 
 import hashlib
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from chainlake.shards.codec import stream_bytes
 from chainlake.shards.registry import NodeRegistry
@@ -11,8 +11,7 @@ TREE, PLACEHOLDER = "tree", "placeholder"
 """What a chain has for app hash: the state root, or a hash that does not depend on the state."""
 
 
-@dataclass(frozen=True, slots=True)
-class StreamState:
+class StreamState(NamedTuple):
     """A row of silver.streams: nodes are permanent indexes, in order."""
 
     stream_id: bytes

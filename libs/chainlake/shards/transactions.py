@@ -3,11 +3,10 @@
 They hold what a transaction says, right or wrong; `checks` tells whether a shard would take it. To make one, use `build`.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class StreamMetadata:
+class StreamMetadata(NamedTuple):
     """A stream as people see it: its last miniblock and the addresses of its nodes, in order."""
 
     stream_id: bytes = b""
@@ -18,15 +17,13 @@ class StreamMetadata:
     sealed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CreateStreamTx:
+class CreateStreamTx(NamedTuple):
     """A new stream."""
 
     stream: StreamMetadata | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class MiniblockUpdate:
+class MiniblockUpdate(NamedTuple):
     """The next miniblock of a stream, on top of the one that `prev_miniblock_hash` names; `sealed` makes it the last."""
 
     stream_id: bytes = b""
@@ -36,15 +33,13 @@ class MiniblockUpdate:
     sealed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SetStreamLastMiniblockBatchTx:
+class SetStreamLastMiniblockBatchTx(NamedTuple):
     """Miniblocks of many streams, each of which succeeds or fails on its own."""
 
     miniblocks: tuple[MiniblockUpdate, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class UpdateStreamNodesAndReplicationTx:
+class UpdateStreamNodesAndReplicationTx(NamedTuple):
     """A new placement: no nodes, or a factor of 0, means as before."""
 
     stream_id: bytes = b""

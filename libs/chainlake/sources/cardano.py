@@ -8,12 +8,12 @@ An epoch boundary block (EBB) has no height of its own and no transactions. It i
 takes the EBB's parent as its own, so heights and links have no hole. Plans keep the two in one split.
 """
 
-import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from chainlake.encoding import from_hex
 from chainlake.errors import BadInput
+from chainlake.merkle.blake import blake
 from chainlake.sources import files
 from chainlake.sources.base import ZERO_HASH, BadBlock, Cursor, RawBlock, RawTransaction, Split
 from chainlake.sources.cbor_spans import ARRAY, MAP, Truncated, children, hash32, head, skip, unsigned
@@ -152,7 +152,7 @@ def parse_block(raw: bytes, source: str, position: int, boundary: Boundary | Non
     parent = boundary.parent_hash if boundary and boundary.hash == link.parent_hash else link.parent_hash
     micros = None if start is None or link.slot is None else (start + link.slot) * 1_000_000
     transactions = tuple(
-        RawTransaction(index, _blake(raw[first:end]), raw[first:end]) for index, (first, end) in enumerate(link.bodies)
+        RawTransaction(index, blake(raw[first:end]), raw[first:end]) for index, (first, end) in enumerate(link.bodies)
     )
     return RawBlock(link.height, link.hash, parent, micros, raw, transactions, source, position)
 
@@ -166,7 +166,7 @@ def _shelley(raw: bytes, header: Span, bodies: Span) -> _Link:
     return _Link(
         height=_bounded(raw, number, 63, "the block number"),
         slot=_bounded(raw, slot, 42, "the slot"),
-        hash=_blake(raw[header[0] : header[1]]),
+        hash=blake(raw[header[0] : header[1]]),
         parent_hash=ZERO_HASH if raw[parent[0]] == NULL else hash32(raw, parent[0], "the parent hash"),
         bodies=spans,
     )
@@ -180,7 +180,7 @@ def _byron(raw: bytes, header: Span, body: Span) -> _Link:
     return _Link(
         height=_bounded(raw, difficulty, 63, "the difficulty"),
         slot=None,
-        hash=_blake(b"\x82\x01" + raw[header[0] : header[1]]),
+        hash=blake(b"\x82\x01" + raw[header[0] : header[1]]),
         parent_hash=hash32(raw, parent[0], "the parent hash"),
         bodies=[_parts(raw, first, 1, "Byron transaction")[0] for first, _ in pairs],
     )
@@ -189,7 +189,7 @@ def _byron(raw: bytes, header: Span, body: Span) -> _Link:
 def _boundary(raw: bytes) -> Boundary:
     header = _parts(raw, head(raw, 0)[2] + 1, 1, "block")[0]
     parent = _parts(raw, header[0], 2, "EBB header")[1]
-    return Boundary(_blake(b"\x82\x00" + raw[header[0] : header[1]]), hash32(raw, parent[0], "the parent hash"))
+    return Boundary(blake(b"\x82\x00" + raw[header[0] : header[1]]), hash32(raw, parent[0], "the parent hash"))
 
 
 def _parts(raw: bytes, position: int, least: int, what: str) -> list[Span]:
@@ -204,7 +204,3 @@ def _bounded(raw: bytes, span: Span, bits: int, what: str) -> int:
     if value >= 1 << bits:
         raise BadInput(f"{what} is {value}: numbers below 2^{bits} are expected")
     return value
-
-
-def _blake(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=32).digest()

@@ -21,12 +21,15 @@ _CUT_SHORT = "CBOR ends in the middle of an item: the file is cut short or still
 
 
 def _table(kind: str) -> list[int]:
-    """Per first byte with an immediate argument: bytes to move on, or children that follow. -1: not so simple."""
+    """Per first byte that says all: bytes to move on, or children that follow. -1: what the next bytes say matters."""
     table = [-1] * 256
     for major in range(8):
         for argument in range(24):
             moves = 1 + (argument if major in (2, 3) else 0)
             children = {ARRAY: argument, MAP: 2 * argument, TAG: 1}.get(major, 0)
+            table[major << 5 | argument] = moves if kind == "moves" else children
+        for argument in range(24, 28) if major in (0, 1, TAG, 7) else ():
+            moves, children = 1 + (1 << argument - 24), int(major == TAG)
             table[major << 5 | argument] = moves if kind == "moves" else children
     return table
 

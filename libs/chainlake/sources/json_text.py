@@ -26,6 +26,8 @@ def _refuse(constant: str) -> NoReturn:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
+_COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, sort_keys=True)
 
 
 def value_at(text: str, position: int) -> tuple[Any, int]:
@@ -107,7 +109,7 @@ def documents(text: str) -> Iterator[Any]:
 def parse(text: str) -> Any:
     """The one JSON value that `text` is."""
     value, end = value_at(text, _skip(text, 0))
-    if _skip(text, end) != len(text):
+    if end != len(text) and _skip(text, end) != len(text):
         raise BadInput(f"not JSON: something follows the value that ends at character {end}")
     return value
 
@@ -128,12 +130,12 @@ def as_received(text: str, part: Part) -> bytes:
 
 def compact(value: Any) -> bytes:
     """JSON without spaces, members in the order received."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return _COMPACT.encode(value).encode("utf-8", "surrogatepass")
 
 
 def canonical(value: Any) -> bytes:
     """The one JSON text of a value: members sorted, no spaces, UTF-8. Hashes are taken over it."""
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        return _CANONICAL.encode(value).encode()
     except UnicodeEncodeError:
         raise BadInput("a text holds half of a surrogate pair, which has no canonical JSON") from None

@@ -71,17 +71,25 @@ def parse_line(line: bytes, source: str, position: int, parent: bytes) -> RawBlo
     if type(height) is not int or not 0 <= height < 1 << 63:
         raise BadInput(f'"delivery" is {height!r:.60}: a number that counts deliveries from 1 is expected')
     check_parent(parent, height)
-    payload = canonical(delivery)
+    entries = [_entry(index, entry) for index, entry in enumerate(_entries(delivery))]
+    payload = _canonical(delivery, entries)
     return RawBlock(
         height=height,
         hash=hashlib.sha256(parent + payload).digest(),
         parent_hash=parent,
         timestamp_us=None,
         payload=payload,
-        transactions=tuple(_entry(index, entry) for index, entry in enumerate(_entries(delivery))),
+        transactions=tuple(entries),
         source=source,
         position=position,
     )
+
+
+def _canonical(delivery: dict[str, Any], entries: list[RawTransaction]) -> bytes:
+    """The canonical JSON of a delivery, made of that of its entries: they are nearly all of it."""
+    texts = {name: canonical(value) for name, value in delivery.items() if name != "entries"}
+    texts["entries"] = b"[" + b",".join(entry.payload for entry in entries) + b"]"
+    return b"{" + b",".join(canonical(name) + b":" + texts[name] for name in sorted(texts)) + b"}"
 
 
 def _entries(delivery: dict[str, Any]) -> list[Any]:

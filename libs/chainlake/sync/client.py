@@ -3,6 +3,9 @@
 What a node does not answer, answers with an error or unsoundly, the next one is asked for. When none is left, all are asked again
 after growing, jittered pauses, a bounded number of times. Only what every node says is believed of the bad: that there is no such
 stream, that old miniblocks are gone, that a miniblock is unsound.
+
+Thousands of streams share a client. So a node that could not be reached is asked last for a while, and once many requests in a
+row have reached none, the rest are refused at once: the next run will ask again.
 """
 
 import random
@@ -17,7 +20,7 @@ from chainlake.sources import wire
 from chainlake.sources.endpoint import Endpoint, endpoint
 from chainlake.sources.http_post import Passing, Poster, retry_after
 from chainlake.sources.rpc_client import FIRST_PAUSE, LONGEST_PAUSE, decode
-from chainlake.sync.fetch import opened, unsound
+from chainlake.sync.fetch import unsound
 from chainlake.sync.messages import (
     PAGE_FROM,
     PAGE_MINIBLOCKS,
@@ -27,11 +30,13 @@ from chainlake.sync.messages import (
     get_stream_request,
     read_answer,
 )
-from chainlake.sync.service import Refused
+from chainlake.sync.miniblock import Block
+from chainlake.sync.service import IsKnown, Refused
 from chainlake.sync.turns import Turns
 
 SERVICE = "/river.StreamService/"
 MAX_RESPONSE = 256 << 20
+SILENT_SECONDS, UNHEARD = 30.0, 32
 FINAL_CODES = ("not_found", "invalid_argument", "unauthenticated", "permission_denied", "unimplemented", "failed_precondition")
 
 Found = TypeVar("Found")
@@ -82,19 +87,21 @@ class ConnectClient:
         self._pause = pause
         self._turns = [Turns(how.rate, pause) for _ in urls]
         self._local = threading.local()
+        self._silent_until = [0.0] * len(urls)
+        self._unheard = 0
 
-    def get_stream(self, stream_id: bytes) -> Answer:
+    def get_stream(self, stream_id: bytes, is_known: IsKnown = lambda _: False) -> Answer:
         def read(data: bytes) -> Answer:
             answer = read_answer(wire.message(data, RESPONSE_STREAM))
             if not answer.miniblocks:
                 raise Passing("answered without a miniblock")
-            if reason := unsound(opened(answer.miniblocks)):
+            if not is_known(answer) and (reason := unsound(answer.miniblocks)):
                 raise Doubtful(reason, answer, 1)
             return answer
 
         return self._ask("GetStream", get_stream_request(stream_id), read)
 
-    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> Sequence[bytes]:
+    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> Sequence[Block]:
         while start < end:
             page = self._page(stream_id, start, min(end, start + self._how.page_size))
             if not isinstance(page, int):
@@ -102,19 +109,18 @@ class ConnectClient:
             start = page
         return []
 
-    def _page(self, stream_id: bytes, start: int, end: int) -> list[bytes] | int:
+    def _page(self, stream_id: bytes, start: int, end: int) -> list[Block] | int:
         """Miniblocks from [start, end), or where the server's begin if that is later."""
 
-        def read(data: bytes) -> list[bytes] | int:
-            page, begins = wire.messages(data, PAGE_MINIBLOCKS), wire.number(data, PAGE_FROM)
+        def read(data: bytes) -> list[Block] | int:
+            page, begins = [Block(raw) for raw in wire.messages(data, PAGE_MINIBLOCKS)], wire.number(data, PAGE_FROM)
             if not page and begins >= end:
                 raise Doubtful(f"has no miniblocks before {begins}", begins, begins)
             if not page:
                 raise Passing(f"answered without the miniblocks from {start} on")
-            blocks = opened(page)
-            if reason := unsound(blocks):
+            if reason := unsound(page):
                 raise Doubtful(reason, page, 1 << 62)
-            first = blocks[0].opened.number
+            first = page[0].opened.number
             if not start <= first < end:
                 raise Passing(f"answered with miniblock {first}, not with those from {start} to {end - 1}")
             if first > start:
@@ -130,12 +136,15 @@ class ConnectClient:
 
     def _ask(self, method: str, body: bytes, read: Callable[[bytes], Found]) -> Found:
         """The first good answer; else the best of the doubtful ones, if every node was heard."""
+        if self._unheard >= UNHEARD:
+            raise Refused(f"no node could be reached for the last {UNHEARD} requests")
         said: dict[int, str] = {}
         for tries in range(1, self._how.retries + 2):
             waits: list[float] = []
             doubtful: dict[int, Doubtful] = {}
             final = 0
-            for number, node in enumerate(self._nodes):
+            for number in self._order():
+                node = self._nodes[number]
                 try:
                     return self._answer(number, method, body, read)
                 except Doubtful as doubt:
@@ -158,12 +167,24 @@ class ConnectClient:
             if tries <= self._how.retries:
                 backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1)) * random.uniform(0.5, 1.0)
                 self._pause(min(LONGEST_PAUSE, max([backoff, *waits])))
+        self._unheard += all(until > time.monotonic() for until in self._silent_until)
         raise Refused("; ".join(said[number] for number in sorted(said)) or "there is no node")
+
+    def _order(self) -> list[int]:
+        """Nodes by preference, those that could not be reached lately behind the others."""
+        now = time.monotonic()
+        return sorted(range(len(self._nodes)), key=lambda number: self._silent_until[number] > now)
 
     def _answer(self, number: int, method: str, body: bytes, read: Callable[[bytes], Found]) -> Found:
         node = self._nodes[number]
         self._turns[number].wait()
-        status, headers, data = self._posters()[number].post(body, node.target.rstrip("/") + SERVICE + method)
+        try:
+            status, headers, data = self._posters()[number].post(body, node.target.rstrip("/") + SERVICE + method)
+        except (Passing, Unavailable):
+            self._silent_until[number] = time.monotonic() + SILENT_SECONDS
+            raise
+        self._silent_until[number] = 0.0
+        self._unheard = 0
         if status != 200:
             code, message = _error(data)
             told = f"says {node.without_secrets(f'{code}: {message}')}" if code else f"answered HTTP {status}"

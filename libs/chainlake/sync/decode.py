@@ -10,8 +10,8 @@ import pyarrow as pa
 from chainlake.encoding import short
 from chainlake.errors import BadInput
 from chainlake.sync.hashing import river_hash
-from chainlake.sync.messages import Answer, Event, event_fields, read_answer
-from chainlake.sync.miniblock import open_miniblock
+from chainlake.sync.messages import Answer, event_fields, read_answer
+from chainlake.sync.miniblock import Event, open_miniblock
 
 MICROS = 1_000
 MOST_MS = 1 << 47
@@ -58,6 +58,7 @@ MINIBLOCKS = (
     " prev_miniblock_hash binary, timestamp timestamp, has_snapshot boolean, event_count int, problem string,"
     f" events {EVENTS}"
 )
+OPEN = 1_000
 PLACE = ("_chain", "_height", "tx_index", "stream_id")
 
 
@@ -69,8 +70,9 @@ def answers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def miniblocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each miniblock (`PLACE`, `payload`) opened, checked, and its events if it is sound."""
-    for batch in batches:
+    """Each miniblock (`PLACE`, `payload`) opened, checked, and its events if it is sound. They may be large, so few are open
+    at a time."""
+    for batch in (whole.slice(start, OPEN) for whole in batches for start in range(0, whole.num_rows, OPEN)):
         opened = [open_miniblock(raw) for raw in batch.column("payload").to_pylist()]
         columns: dict[str, pa.Array] = {name: batch.column(name) for name in PLACE}
         columns["miniblock_num"] = pa.array([one.number for one in opened], pa.int64())

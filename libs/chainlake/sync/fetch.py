@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from chainlake.sync.messages import Answer
-from chainlake.sync.miniblock import Miniblock, open_miniblock
+from chainlake.sync.miniblock import Block, Miniblock
 from chainlake.sync.service import StreamService
 
 UNSOUND = bytes(32)
@@ -89,28 +89,20 @@ class Unsettled:
     shown: tuple[tuple[int, bytes], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
-    """A miniblock as sent, and what it says."""
-
-    raw: bytes
-    opened: Miniblock
-
-    @property
-    def place(self) -> tuple[int, bytes]:
-        return self.opened.number, self.opened.hash
-
-
 def fetch(
     service: StreamService, stream_id: bytes, head: Head | None, budget: Budget, base: Base | None = None
 ) -> Fetched | Unsettled | None:
     """What is new of a stream, as far as the budget goes; None if nothing is."""
-    answer = service.get_stream(stream_id)
+
+    def is_known(told: Answer) -> bool:
+        return head is not None and bool(head.prev_hash) and base is None and _is_known(told, head)
+
+    answer = service.get_stream(stream_id, is_known)
+    if is_known(answer):
+        return None
     if head is None or not head.prev_hash:
         return _first(service, stream_id, answer, head)
-    if base is None and _is_known(answer, head):
-        return None
-    own = opened(answer.miniblocks)
+    own = answer.miniblocks
     ours = Base(head.minipool_gen - 1, head.prev_hash)
     if base is None and not own[0].opened.problem and own[0].opened.number <= head.minipool_gen and not _meets(own, ours):
         return Unsettled(tuple(one.place for one in own))
@@ -124,17 +116,12 @@ def fetch(
     return _taken(head, gap, again, answer, reached, None, base)
 
 
-def opened(miniblocks: Sequence[bytes]) -> list[Block]:
-    """Miniblocks with what they say."""
-    return [Block(raw, open_miniblock(raw)) for raw in miniblocks]
-
-
-def pages(service: StreamService, stream_id: bytes, start: int, end: int) -> Iterator[list[Block]]:
+def pages(service: StreamService, stream_id: bytes, start: int, end: int) -> Iterator[Sequence[Block]]:
     """Miniblocks [start, end) page by page, each from the number after the last one. Ends behind an unsound one, and where the
     server has nothing more below `end`."""
     at = start
     while at < end:
-        page = opened(service.get_miniblocks(stream_id, at, end))
+        page = service.get_miniblocks(stream_id, at, end)
         if not page:
             return
         yield page
@@ -143,25 +130,26 @@ def pages(service: StreamService, stream_id: bytes, start: int, end: int) -> Ite
         at = page[-1].opened.number + 1
 
 
-def unsound(blocks: Sequence[Block], base: Base | None = None) -> str | None:
-    """What is wrong with the first unsound miniblock of those that should follow each other (and the base)."""
-    for index, block in enumerate(blocks):
-        if _is_bad(blocks[: index + 1], base):
-            return f"miniblock {block.opened.number}: {block.opened.problem or 'it does not follow the one before'}"
-    return None
+def unsound(blocks: Sequence[Block]) -> str | None:
+    """What is wrong with the first unsound miniblock of those that should follow each other."""
+    sound = _sound(blocks, None)
+    if sound == len(blocks):
+        return None
+    bad = blocks[sound].opened
+    return f"miniblock {bad.number}: {bad.problem or 'it does not follow the one before'}"
 
 
 def _first(service: StreamService, stream_id: bytes, answer: Answer, head: Head | None) -> Fetched | None:
     """A stream of which we hold nothing: from its snapshot on, and its genesis to know it again by."""
     index = answer.snapshot_index if answer.snapshot_index < len(answer.miniblocks) else 0
-    own = opened(answer.miniblocks[index:])
-    genesis = [] if own[0].opened.number <= 0 else _genesis(service, stream_id, opened(answer.miniblocks[:1])[0])
+    own = answer.miniblocks[index:]
+    genesis = [] if own[0].opened.number <= 0 else _genesis(service, stream_id, answer.miniblocks[0])
     return _taken(head, genesis, own, answer, True, None, first=True)
 
 
 def _genesis(service: StreamService, stream_id: bytes, known: Block) -> list[Block]:
     """The miniblock 0 of a stream; none if the server has trimmed it."""
-    found = [known] if known.opened.number == 0 else opened(service.get_miniblocks(stream_id, 0, 1))
+    found = [known] if known.opened.number == 0 else service.get_miniblocks(stream_id, 0, 1)
     return [one for one in found[:1] if one.opened.number == 0 and not one.opened.problem]
 
 

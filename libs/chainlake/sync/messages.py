@@ -4,45 +4,24 @@ Payloads stay bytes as sent, because hashes are taken over them.
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from chainlake.sources import wire
 from chainlake.sources.wire import LENGTH, VARINT, to_varint
+from chainlake.sync.miniblock import Block, Event
+from chainlake.sync.proto import parse
 
 RESPONSE_STREAM = 1
 ANSWER_EVENTS, ANSWER_COOKIE, ANSWER_MINIBLOCKS, ANSWER_SNAPSHOT, ANSWER_SNAPSHOT_INDEX = 1, 2, 3, 5, 6
 COOKIE_GEN, COOKIE_PREV_HASH = 3, 5
 PAGE_MINIBLOCKS, PAGE_FROM = 1, 3
-ENVELOPE_HASH, ENVELOPE_EVENT = 1, 3
-EVENT_CREATOR, EVENT_CREATED_MS, FIRST_PAYLOAD = 1, 5, 100
-PAYLOADS = {
-    100: "miniblock_header",
-    101: "member",
-    102: "space",
-    103: "channel",
-    104: "user",
-    105: "user_settings",
-    106: "user_metadata",
-    107: "user_inbox",
-    108: "media",
-    109: "dm_channel",
-    110: "gdm_channel",
-    111: "metadata",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """An event as sent: the hash that its envelope states, and the serialized StreamEvent."""
-
-    hash: bytes
-    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a node says of a stream now: miniblocks from its last snapshot on (or earlier), then events in none yet."""
 
-    miniblocks: tuple[bytes, ...]
+    miniblocks: tuple[Block, ...]
     snapshot_index: int
     minipool: tuple[Event, ...]
     minipool_gen: int
@@ -50,8 +29,7 @@ class Answer:
     rest: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class EventFields:
+class EventFields(NamedTuple):
     """What an event says of itself."""
 
     creator: bytes
@@ -64,7 +42,7 @@ def read_answer(stream: bytes) -> Answer:
     miniblocks, events, rest, index, cookie = [], [], [], 0, b""
     for field in wire.fields(stream):
         if field.number == ANSWER_MINIBLOCKS:
-            miniblocks.append(field.data)
+            miniblocks.append(Block(field.data))
             continue
         if field.number == ANSWER_SNAPSHOT:
             continue
@@ -81,26 +59,14 @@ def read_answer(stream: bytes) -> Answer:
 
 def read_event(envelope: bytes) -> Event:
     """Hash and body of an envelope."""
-    mark = body = b""
-    for number, _, start, end in wire.spans(envelope):
-        if number == ENVELOPE_HASH:
-            mark = envelope[start:end]
-        elif number == ENVELOPE_EVENT:
-            body = envelope[start:end]
-    return Event(mark, body)
+    found = parse("Envelope", envelope)
+    return Event(found.hash, found.event)
 
 
 def event_fields(body: bytes) -> EventFields:
     """Who made an event, when, and of which kind it is; None for a kind that has no name here."""
-    creator, created, kind = b"", 0, None
-    for number, value, start, end in wire.spans(body):
-        if number == EVENT_CREATOR:
-            creator = body[start:end]
-        elif number == EVENT_CREATED_MS:
-            created = value - (1 << 64) if value >> 63 else value
-        elif number >= FIRST_PAYLOAD:
-            kind = PAYLOADS.get(number, kind)
-    return EventFields(creator, created, kind)
+    found = parse("StreamEvent", body)
+    return EventFields(found.creator_address, found.created_at_epoch_ms, found.WhichOneof("payload"))
 
 
 def get_stream_request(stream_id: bytes) -> bytes:

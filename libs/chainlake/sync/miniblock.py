@@ -1,19 +1,24 @@
 """One miniblock, opened and checked by itself: header hash, number, count and hash of each event. Links are for the rules."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from chainlake.encoding import short
 from chainlake.errors import BadInput
-from chainlake.sources import wire
 from chainlake.sync.hashing import river_hash
-from chainlake.sync.messages import Event, read_event
+from chainlake.sync.proto import parse
 
-EVENTS, HEADER = 1, 2
-EVENT_HEADER = 100
-NUMBER, PREV_HASH, TIMESTAMP, EVENT_HASHES = 1, 2, 3, 4
-SNAPSHOTS = (5, 8)
 UNREAD = -1
 MOST_SECONDS = 1 << 40
+
+
+class Event(NamedTuple):
+    """An event as sent: the hash that its envelope states, and the serialized StreamEvent."""
+
+    hash: bytes
+    body: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,55 +34,63 @@ class Miniblock:
     problem: str | None
 
 
+@dataclass(frozen=True)
+class Block:
+    """A miniblock as sent, and what it says; it is opened once, when somebody asks."""
+
+    raw: bytes
+
+    @cached_property
+    def opened(self) -> Miniblock:
+        return open_miniblock(self.raw)
+
+    @property
+    def place(self) -> tuple[int, bytes]:
+        return self.opened.number, self.opened.hash
+
+
 def open_miniblock(raw: bytes) -> Miniblock:
     """What the bytes say. Never raises: what cannot be read is a problem too."""
     try:
-        parts = wire.spans(raw)
-        envelopes = [raw[start:end] for number, _, start, end in parts if number == EVENTS]
-        header = read_event(next((raw[start:end] for number, _, start, end in reversed(parts) if number == HEADER), b""))
-        body = wire.message(header.body, EVENT_HEADER)
-        events = tuple(read_event(envelope) for envelope in envelopes)
-        found = _Header(body)
+        found = parse("Miniblock", raw)
+        events = tuple([Event(envelope.hash, envelope.event) for envelope in found.events])
+        head = Event(found.header.hash, found.header.event)
+        stated = parse("HeaderEvent", head.body)
     except BadInput as error:
         return Miniblock(UNREAD, b"", b"", None, False, (), f"it cannot be read ({error})")
-    if not body or len(header.hash) != 32:
+    if not stated.HasField("miniblock_header") or len(head.hash) != 32:
         return Miniblock(UNREAD, b"", b"", None, False, (), "it has no header with a hash of 32 bytes")
-    problem = _header_problem(header, found) or _event_problem(events, found.event_hashes)
-    return Miniblock(found.number, header.hash, found.prev_hash, found.timestamp_us, found.has_snapshot, events, problem)
+    header = stated.miniblock_header
+    return Miniblock(
+        header.miniblock_num,
+        head.hash,
+        header.prev_miniblock_hash,
+        _micros(header),
+        header.HasField("snapshot") or header.HasField("snapshot_hash"),
+        events,
+        _header_problem(head, header) or _event_problem(events, header.event_hashes),
+    )
 
 
-class _Header:
-    """The fields of a MiniblockHeader."""
-
-    def __init__(self, body: bytes) -> None:
-        self.number, self.prev_hash, self.has_snapshot = 0, b"", False
-        self.timestamp_us: int | None = None
-        self.event_hashes: list[bytes] = []
-        for number, value, start, end in wire.spans(body):
-            if number == EVENT_HASHES:
-                self.event_hashes.append(body[start:end])
-            elif number == NUMBER:
-                self.number = value - (1 << 64) if value >> 63 else value
-            elif number == PREV_HASH:
-                self.prev_hash = body[start:end]
-            elif number == TIMESTAMP:
-                seconds, nanos = wire.number(body[start:end], 1), wire.number(body[start:end], 2)
-                self.timestamp_us = seconds * 1_000_000 + nanos // 1_000 if abs(seconds) < MOST_SECONDS else None
-            elif number in SNAPSHOTS:
-                self.has_snapshot = True
+def _micros(header: Any) -> int | None:
+    if not header.HasField("timestamp") or abs(header.timestamp.seconds) >= MOST_SECONDS:
+        return None
+    micros: int = header.timestamp.seconds * 1_000_000 + header.timestamp.nanos // 1_000
+    return micros
 
 
-def _header_problem(header: Event, found: _Header) -> str | None:
-    if river_hash(header.body) != header.hash:
-        return f"its header does not have the hash {short(header.hash)} that it states"
-    if found.number < 0:
-        return f"its number {found.number} is negative"
-    if found.number and len(found.prev_hash) != 32:
-        return f"it is number {found.number}, with a previous hash of {len(found.prev_hash)} bytes"
+def _header_problem(head: Event, header: Any) -> str | None:
+    number, previous = header.miniblock_num, header.prev_miniblock_hash
+    if river_hash(head.body) != head.hash:
+        return f"its header does not have the hash {short(head.hash)} that it states"
+    if number < 0:
+        return f"its number {number} is negative"
+    if number and len(previous) != 32:
+        return f"it is number {number}, with a previous hash of {len(previous)} bytes"
     return None
 
 
-def _event_problem(events: tuple[Event, ...], stated: list[bytes]) -> str | None:
+def _event_problem(events: tuple[Event, ...], stated: Sequence[bytes]) -> str | None:
     if len(events) != len(stated):
         return f"it has {len(events)} events, its header lists {len(stated)}"
     for index, (event, wanted) in enumerate(zip(events, stated, strict=True)):

@@ -2,7 +2,8 @@
 stream, fetched side by side, and committed with the new heads: a crash leaves the old heads, and the next run asks again.
 
 A pass is a block: its transactions are the miniblocks, its payload says whose they are. A run makes passes until every stream was
-fetched to where its node stood; one that brings nothing is not written.
+fetched to where its node stood; one that brings nothing is not written. A pass asks for `ASKED` streams at most, so that a run
+over a million needs no more memory than one over some thousand.
 """
 
 import base64
@@ -31,6 +32,7 @@ from chainlake.sync.settle import settle_all
 
 HEADS_TABLE = "raw.stream_heads"
 MAX_GAP_COMMIT = 20_000
+ASKED = 100_000
 BASES = "stream_id binary, base_number bigint, base_hash binary, base_start bigint"
 
 
@@ -52,6 +54,7 @@ class PassRun(RawRun):
         self.chain = chain
         self.nodes = tuple(nodes(info.source))
         self.asked = stream_ids(info.options)
+        self.all_streams, self.refused = len(self.asked), 0
         self.exhausted = False
         secrets = {name: value for url in self.nodes for name, value in environment(url, info.options).items()}
         self.given = {**info.options, **secrets}
@@ -63,15 +66,16 @@ class PassRun(RawRun):
         if self.exhausted or not self.active() or self._is_at_end():
             return False
         timings = Timings()
+        now_asked, self.asked = self.asked[:ASKED], self.asked[ASKED:]
         with timings.phase("read"):
-            frames = [self._fetched(self._wanted(self.asked), len(self.asked))]
+            frames = [self._fetched(self._wanted(now_asked), len(now_asked))]
             rows: list[Any] = list(_summaries(frames[0]))
             unsettled = {bytes(row["stream_id"]): row for row in rows if row["status"] == UNSETTLED}
             if unsettled:
                 again, refused = self._again(unsettled)
                 frames.append(again)
                 rows = [*(row for row in rows if row["status"] != UNSETTLED), *_summaries(again), *refused]
-        self._commit_pass(frames, rows, timings)
+        self._commit_pass(frames, rows, len(now_asked), timings)
         return not self.exhausted
 
     def expected(self) -> int | None:
@@ -127,19 +131,20 @@ class PassRun(RawRun):
         """Those of the hashes that raw holds a miniblock of."""
         asked = self.lake.spark.createDataFrame([(one,) for one in set(hashes)], "hash binary")
         held = self.snapshot().between("raw.transactions", {self.chain: (-1, self._height())}).select("hash")
-        return {bytes(row[0]) for row in asked.join(held, "hash", "left_semi").collect()}
+        return {bytes(row[0]) for row in held.join(F.broadcast(asked), "hash", "left_semi").distinct().collect()}
 
-    def _commit_pass(self, frames: Sequence[DataFrame], rows: Sequence[Any], timings: Timings) -> None:
+    def _commit_pass(self, frames: Sequence[DataFrame], rows: Sequence[Any], asked: int, timings: Timings) -> None:
         refused = [row for row in rows if row["status"] == REFUSED]
         taken = sorted((row for row in rows if row["status"] == TAKEN), key=lambda row: bytes(row["stream_id"]))
-        if len(refused) == len(self.asked):
+        if len(refused) == asked:
             raise Unavailable(f"no stream of {self.chain} can be had: {refused[0]['reason']}")
+        self.refused += len(refused)
         if refused:
-            some = f"{len(refused)} of {len(self.asked)} streams could not be had now"
+            some = f"{self.refused} of {self.all_streams} streams could not be had now"
             self.summaries[self.chain].error = f"{some}, such as {bytes(refused[0]['stream_id']).hex()}: {refused[0]['reason']}"
         more = [row for row in rows if row["status"] == POSTPONED or (row["status"] == TAKEN and row["more"])]
-        self.asked = [bytes(row["stream_id"]) for row in more]
-        self.exhausted = not more
+        self.asked = [bytes(row["stream_id"]) for row in more] + self.asked
+        self.exhausted = not self.asked
         if taken:
             self._write_pass(frames, taken, timings)
 

@@ -18,7 +18,7 @@ stream stops before it until a sound one comes. State moves only with what was d
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from chainlake.encoding import short
 
@@ -27,8 +27,7 @@ CASES = (FIRST, FOLLOWS, BEHIND, REWOUND, RECREATED, DUPLICATE)
 TRIMMED, NOT_RECORDED, DIVERGED = "trimmed", "not recorded", "diverged before what the server still has"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """What the rules know of a miniblock. `place` says where it lies in the pass."""
 
     place: int
@@ -52,8 +51,7 @@ class State:
     stopped: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(NamedTuple):
     """What one pass brought of one stream. `own` is the place in `marks` where the answer itself begins, after fetched gaps;
     `snapshot` counts from there. A delivery that is not `whole` ends inside a gap; `catch_up` says that the one before did."""
 
@@ -77,8 +75,7 @@ class History(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(NamedTuple):
     """A miniblock to deliver."""
 
     mark: Mark
@@ -95,16 +92,14 @@ class Gap:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Quarantined:
+class Quarantined(NamedTuple):
     """An unsound miniblock, and what is wrong with it."""
 
     mark: Mark
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(NamedTuple):
     """What a pass does to a stream. `state` is None where nothing is to be written; `minipool` says to deliver it too. `genesis`
     came before the first miniblock that is delivered, only to know the stream by."""
 
@@ -117,8 +112,7 @@ class Outcome:
     minipool: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Agreement:
+class Agreement(NamedTuple):
     """Where answer and history part: deliver `marks[start:]`, which follow `base` where that is known."""
 
     case: str
@@ -132,6 +126,8 @@ def advance(state: State | None, delivery: Delivery, history: History) -> Outcom
     if not delivery.marks:
         return Outcome(FOLLOWS, None, minipool=state is not None and state.stopped is None and delivery.whole)
     found = agree(state, delivery, history)
+    if state is not None and state.stopped is None and found.case == FOLLOWS and found.start == len(delivery.marks):
+        return Outcome(FOLLOWS, None, minipool=delivery.whole)  # nothing new, as with most streams
     before = state if state is not None and state.prev_miniblock_hash is not None else None
     sound, quarantined = _sound(delivery.marks[found.start :], found.base)
     old = found.case != FOLLOWS or delivery.catch_up or not delivery.whole or found.gap is not None
@@ -156,9 +152,10 @@ def agree(state: State | None, delivery: Delivery, history: History) -> Agreemen
     marks = delivery.marks
     if state is None or state.prev_miniblock_hash is None:
         return Agreement(FIRST, _snapshot_place(delivery), None)
-    at = max((i for i, mark in enumerate(marks) if _holds(state, history, mark.number, mark.hash)), default=None)
-    if at is not None:
+    for at in range(len(marks) - 1, -1, -1):
         mark = marks[at]
+        if not _holds(state, history, mark.number, mark.hash):
+            continue
         case = _case(state, mark.number, mark.hash, at == len(marks) - 1)
         if case == REWOUND and _is_gone(state, history, mark.number + 1, marks[-1].number):
             return _flagged(delivery)

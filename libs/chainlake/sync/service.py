@@ -1,10 +1,13 @@
 """What sync asks of a stream service, whoever answers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from chainlake.errors import LakeError
 from chainlake.sync.messages import Answer
+from chainlake.sync.miniblock import Block
+
+IsKnown = Callable[[Answer], bool]
 
 
 class Refused(LakeError):
@@ -14,11 +17,12 @@ class Refused(LakeError):
 class StreamService(Protocol):
     """The nodes of some streams, behind one face."""
 
-    def get_stream(self, stream_id: bytes) -> Answer:
-        """The stream from its last snapshot on, or from before it; at least one miniblock."""
+    def get_stream(self, stream_id: bytes, is_known: IsKnown) -> Answer:
+        """The stream from its last snapshot on, or from before it; at least one miniblock. An answer that `is_known` holds
+        nothing new, so its miniblocks need no check."""
         ...
 
-    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> Sequence[bytes]:
+    def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> Sequence[Block]:
         """A page of miniblocks from [start, end), in order: perhaps not all, perhaps from later than `start` if the older ones
         are gone, none if all are. Raises `Refused` if they should be there and are not."""
         ...
