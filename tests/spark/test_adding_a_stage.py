@@ -54,7 +54,7 @@ def gas(written: Path) -> Iterator[ModuleType]:
         del sys.modules[name]
 
 
-def tests_of(path: Path) -> list[Any]:
+def checks_of(path: Path) -> list[Any]:
     """The tests of a file."""
     names: dict[str, Any] = {}
     exec(compile(path.read_text(), str(path), "exec"), names)
@@ -62,7 +62,7 @@ def tests_of(path: Path) -> list[Any]:
 
 
 def test_its_rules_hold(written: Path, gas: ModuleType) -> None:
-    (rule,) = tests_of(written / "tests" / "unit" / "test_gas_rules.py")
+    (rule,) = checks_of(written / "tests" / "unit" / "test_gas_rules.py")
     rule()
 
 
@@ -71,6 +71,6 @@ def test_its_stages_run_roll_back_and_verify(written: Path, gas: ModuleType, hom
     lake = open_lake(
         home.path, schema_prefix="gas_", stages=[*raw, *gas.gas_stages()], directories=[written / "tables"], standard=False
     )
-    (story,) = tests_of(written / "tests" / "spark" / "test_gas.py")
+    (story,) = checks_of(written / "tests" / "spark" / "test_gas.py")
     story(lake, chain, tmp_path)
     assert [finding.what for finding in verify(lake)] == []

@@ -1,7 +1,7 @@
 """All five pipelines, taken back to nothing, run again and killed at random moments, end where they were.
 
-`make soak` goes on for minutes: whatever catches up is taken back to a random block, so that there is always something to kill.
-(`make test` kills each pipeline at chosen steps instead, in the tests of its domain.)
+It takes minutes, so only `make soak` runs it. Whatever catches up is taken back to a random block, so that there is always
+something to kill.
 """
 
 import os
@@ -109,11 +109,12 @@ def contents(lake: Lake) -> dict[str, tuple[int, int]]:
     return {name: tuple(rows.selectExpr(*same).collect()[0]) for name, rows in demo.items()}
 
 
-@pytest.mark.skipif(not SECONDS, reason="takes minutes: make soak")
+@pytest.mark.skipif(not SECONDS, reason="takes minutes: make soak runs it")
 def test_pipelines_killed_at_random_moments_end_in_the_roots_of_an_undisturbed_run(demo_home: Path) -> None:
     lake = open_lake(demo_home)
     before = heads(lake), contents(lake)
-    assert any(head[2] for head in before[0].values()) and all(rows for rows, _ in before[1].values())
+    assert all(before[0].values()) and any(head[2] for head in before[0].values())
+    assert [name for name, (rows, _) in before[1].items() if not rows] in ([], ["silver.pending_commands"])
     seed = os.environ.get("LAKE_SOAK_SEED") or str(random.randrange(10**6))
     pipelines = [
         Pipeline(lake, demo_home, [stage for stage in lake.stages.all() if stage.kind == kind], f"{seed} {kind}")
