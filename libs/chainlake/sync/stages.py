@@ -1,16 +1,12 @@
-"""Streams on Spark: passes to checked events, events to notifications and the state that moves with them.
+"""Streams on Spark: passes to checked events, events to notifications and the state that moves with them."""
 
-Payloads are most of the bytes, so they are moved once only. What is delivered is decided by hashes and places, and comes down to
-one row per miniblock; that is small enough to be sent to where the events are.
-"""
-
-from collections.abc import Sequence
 from functools import reduce
+from operator import and_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, Output, Stage
+from chainlake.lake.stage import Batch, Output, Stage
 from chainlake.sync import decode
 from chainlake.sync.checks import delivery_problems
 from chainlake.sync.fold import FOLDED, STATE, fold
@@ -29,10 +25,7 @@ MARK = (
 )
 ANSWER = ("_height", "pages", "snapshot_index", "is_whole", "catch_up", "live", "passed_at")
 NONE = -1
-AT = ["_chain", "_height"]
-MINIBLOCK = [*AT, "stream_id", "minipool", "tx_index"]
-TOGETHER = 20_000
-"""So many notifications in a row are written together: who reads some of them finds them in few places."""
+ORDER = ("minipool", "tx_index", "event_index")
 
 
 def sync_stages() -> tuple[Stage, ...]:
@@ -60,7 +53,6 @@ def sync_stages() -> tuple[Stage, ...]:
             ("bronze.sync",),
             gold,
             max_rows=3_000_000,
-            write_settings=SMALL_ROW_GROUPS,
             verify=delivery_problems,
         ),
     )
@@ -73,7 +65,7 @@ def bronze(batch: Batch) -> Output:
     tx_index = F.explode(F.sequence("first_tx", F.col("first_tx") + F.col("miniblocks") - 1)).alias("tx_index")
     places = answers.filter("miniblocks > 0").select("_chain", "_height", "stream_id", tx_index)
     payloads = batch.read("raw.transactions").select("_chain", "_height", "tx_index", "payload")
-    placed = payloads.join(F.broadcast(places), ["_chain", "_height", "tx_index"]).select(*decode.PLACE, "payload")
+    placed = payloads.join(places, ["_chain", "_height", "tx_index"]).select(*decode.PLACE, "payload")
     miniblocks = batch.keep(placed.mapInArrow(decode.miniblocks, decode.MINIBLOCKS))
     held = _events(miniblocks, F.col("tx_index"), F.col("miniblock_num"), F.lit(False))
     waiting = _events(answers, F.lit(NONE), F.col("minipool_gen"), F.lit(True))
@@ -102,12 +94,12 @@ def gold(batch: Batch) -> Output:
     """Deliver what is new of each stream, in order and once; the state moves with it."""
     folded = batch.keep(streams_of(batch).mapInArrow(fold, FOLDED))
     delivered = _exploded(folded, "delivered")
-    due = batch.keep(_due(batch, folded, delivered))
-    passes = _passes(batch, folded, due)
+    news = batch.keep(_unseen(batch, _due(batch, folded, delivered)))
+    passes = _passes(batch, folded, news)
     return Output(
         {
             "gold.stream_sync_state": _exploded(folded, "states"),
-            "gold.notifications": _notifications(batch, due, passes),
+            "gold.notifications": _numbered(news, passes),
             "gold.sync_gaps": _exploded(folded, "gaps"),
             "gold.sync_quarantine": _quarantined(batch, folded),
             "gold.sync_miniblocks": delivered,
@@ -122,7 +114,8 @@ def streams_of(batch: Batch) -> DataFrame:
     came = batch.read("bronze.stream_miniblocks")
     state = batch.state("gold.stream_sync_state", answers.select(*STREAM))
     numbers = came.select(*STREAM, F.explode(F.array("miniblock_num", F.col("miniblock_num") - 1)).alias("miniblock_num"))
-    ours = _among(batch.snapshot.between("gold.sync_miniblocks", _before(batch)), numbers, [*STREAM, "miniblock_num"])
+    before = batch.snapshot.between("gold.sync_miniblocks", _before(batch))
+    ours = before.join(numbers.distinct(), [*STREAM, "miniblock_num"], "left_semi")
     parts = [
         answers.select(*STREAM, F.struct(*ANSWER).alias("answers")),
         came.select(*STREAM, F.struct(*MARK).alias("marks")),
@@ -142,56 +135,42 @@ def _exploded(folded: DataFrame, name: str) -> DataFrame:
     return folded.select(*STREAM, F.explode(name).alias("one")).select(*STREAM, "one.*")
 
 
-def _among(history: DataFrame, wanted: DataFrame, on: Sequence[str]) -> DataFrame:
-    """Rows of all that ever was whose key is wanted: it is read, but not moved. Hashes of keys do, since a row too many does no
-    harm where this is used."""
-    key = F.xxhash64(*on)
-    return (
-        history.withColumn("key", key)
-        .join(F.broadcast(wanted.select(key.alias("key")).distinct()), "key", "left_semi")
-        .drop("key")
-    )
-
-
 def _due(batch: Batch, folded: DataFrame, delivered: DataFrame) -> DataFrame:
-    """The miniblocks and minipools that are delivered, how many events of each, and which are left out: those that are unsound,
-    or were delivered before, in this batch or ever. What is flagged comes again all the same."""
-    unsound = F.col("problem").isNotNull().alias("unsound")
-    events = batch.read("bronze.stream_events").select(*MINIBLOCK, "event_index", "event_hash", unsound)
-    flags = delivered.filter("delivered").select(*AT, "tx_index", "historical", "duplicate")
-    held = events.filter("NOT minipool").join(F.broadcast(flags), [*AT, "tx_index"])
+    """The events of what is delivered: of miniblocks, then of minipools."""
+    events = batch.read("bronze.stream_events").filter("problem IS NULL")
+    flags = delivered.filter("delivered").select("_chain", "_height", "tx_index", "historical", "duplicate")
+    held = events.filter("NOT minipool").join(flags, ["_chain", "_height", "tx_index"])
     pools = _exploded(folded, "passes").filter("minipool").select(*STREAM, "_height")
-    waiting = events.filter("minipool").join(F.broadcast(pools), [*STREAM, "_height"], "left_semi")
+    waiting = events.filter("minipool").join(pools, [*STREAM, "_height"], "left_semi")
     waiting = waiting.withColumns({"historical": F.lit(False), "duplicate": F.lit(False)})
-    due = held.select(*waiting.columns).unionByName(waiting)
-    before = _among(batch.snapshot.between("gold.notifications", _before(batch)), due, [*STREAM, "event_hash"])
-    before = before.select(*STREAM, "event_hash", F.lit(True).alias("before"))
-    order = ["unsound", "duplicate", "_height", "minipool", "tx_index", "event_index"]
-    first = Window.partitionBy(*STREAM, "event_hash").orderBy(F.col("before").desc_nulls_last(), *order)
-    every = (
-        due.unionByName(before, allowMissingColumns=True).withColumn("nth", F.row_number().over(first)).filter("before IS NULL")
-    )
-    skip = F.col("unsound") | ((F.col("nth") > 1) & ~F.col("duplicate"))
-    return (
-        every.filter("before IS NULL")
-        .groupBy(*MINIBLOCK, "historical", "duplicate")
-        .agg(F.count_if(~skip).alias("notifications"), F.collect_list(F.when(skip, F.col("event_index"))).alias("skipped"))
-    )
+    return held.select(waiting.columns).unionByName(waiting)
 
 
-def _passes(batch: Batch, folded: DataFrame, due: DataFrame) -> DataFrame:
+def _unseen(batch: Batch, due: DataFrame) -> DataFrame:
+    """Events that were not delivered before: neither in this batch nor ever. What is flagged comes again all the same."""
+    first = Window.partitionBy(*STREAM, "event_hash").orderBy("duplicate", "_height", *ORDER)
+    due = due.withColumn("nth", F.row_number().over(first)).filter("nth = 1 OR duplicate").drop("nth")
+    before = batch.snapshot.between("gold.notifications", _before(batch)).select(
+        F.col("_chain").alias("b_chain"), F.col("stream_id").alias("b_stream"), F.col("event_hash").alias("b_hash")
+    )
+    same = [F.col("_chain") == F.col("b_chain"), F.col("stream_id") == F.col("b_stream"), F.col("event_hash") == F.col("b_hash")]
+    return due.join(before, reduce(and_, [*same, ~F.col("duplicate")]), "left_anti")
+
+
+def _passes(batch: Batch, folded: DataFrame, news: DataFrame) -> DataFrame:
     """What each pass of the batch did, and where its notifications begin."""
+    at = ["_chain", "_height"]
     parts = [
-        batch.read("raw.blocks").select(*AT, F.col("timestamp").alias("passed_at")),
-        _exploded(folded, "passes").select(*AT, "case"),
-        _exploded(folded, "delivered").filter("delivered").select(*AT, "historical"),
-        _exploded(folded, "states").select(*AT, F.lit(True).alias("state")),
-        due.select(*AT, "notifications"),
+        batch.read("raw.blocks").select(*at, F.col("timestamp").alias("passed_at")),
+        _exploded(folded, "passes").select(*at, "case"),
+        _exploded(folded, "delivered").filter("delivered").select(*at, "historical"),
+        _exploded(folded, "states").select(*at, F.lit(True).alias("state")),
+        news.select(*at, F.lit(True).alias("news")),
     ]
     every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-    passes = every.groupBy(*AT).agg(
+    passes = every.groupBy(*at).agg(
         F.max("passed_at").alias("passed_at"),
-        F.coalesce(F.sum("notifications"), F.lit(0)).alias("notifications"),
+        F.count("news").alias("notifications"),
         F.count("historical").alias("miniblocks"),
         F.count_if("historical").alias("historical"),
         F.count("case").alias("streams"),
@@ -208,19 +187,12 @@ def _passes(batch: Batch, folded: DataFrame, due: DataFrame) -> DataFrame:
     return passes.join(F.broadcast(last), "_chain", "left").withColumn("first_offset", begun).drop("next_offset")
 
 
-def _notifications(batch: Batch, due: DataFrame, passes: DataFrame) -> DataFrame:
-    """The events that are delivered, numbered by pass, stream, and order within the stream."""
-    earlier = Window.partitionBy(*AT).orderBy("stream_id", "minipool", "tx_index").rowsBetween(Window.unboundedPreceding, -1)
-    begun = F.col("first_offset") + F.coalesce(F.sum("notifications").over(earlier), F.lit(0))
-    starts = passes.select(*AT, "first_offset")
-    due = due.join(F.broadcast(starts), AT).withColumn("begun", begun).filter("notifications > 0")
-    due = due.select(*MINIBLOCK, "historical", "duplicate", "begun", "skipped")
-    events = batch.read("bronze.stream_events").join(F.broadcast(due), MINIBLOCK)
-    events = events.filter(~F.array_contains("skipped", F.col("event_index")))
-    left_out = F.size(F.filter("skipped", lambda one: one < F.col("event_index")))
-    numbered = events.withColumn("offset", F.col("begun") + F.col("event_index") - left_out)
-    together = F.floor(F.col("offset") / TOGETHER)
-    return numbered.repartition(*AT, together).sortWithinPartitions(*AT, "offset")
+def _numbered(news: DataFrame, passes: DataFrame) -> DataFrame:
+    """Offsets by pass, stream, and order within the stream."""
+    at = ["_chain", "_height"]
+    place = F.row_number().over(Window.partitionBy(*at).orderBy("stream_id", *ORDER))
+    starts = F.broadcast(passes.select(*at, "first_offset"))
+    return news.withColumn("place", place).join(starts, at).withColumn("offset", F.col("first_offset") + F.col("place") - 1)
 
 
 def _quarantined(batch: Batch, folded: DataFrame) -> DataFrame:
