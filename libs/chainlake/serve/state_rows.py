@@ -9,11 +9,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chainlake.lake.visibility import History
+from chainlake.serve.arrays import Longs
 from chainlake.serve.cache import ByteCache
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.visible import Limits, Source, select
@@ -49,7 +51,8 @@ class KeyedRows:
                     yield self._group(source, group)
                 elif len(_places(self._keys(source.path, group), wanted)):
                     rows = self._group(source, group)
-                    yield rows.take(_places(rows[self._key], wanted))
+                    if len(places := _places(rows[self._key], wanted)):
+                        yield rows.take(places)
 
     def _holding(self, source: Source, keys: Sequence[Any] | None) -> Iterator[tuple[int, Sequence[Any] | None]]:
         """The row groups of a file that may have some of the keys, and which of them."""
@@ -118,9 +121,9 @@ def event_rows(rows: KeyedRows, chain: str, history: History, height: int) -> li
     return [row for found in rows.read(chain, limits, [height]) for row in found.to_pylist()]
 
 
-def _places(keys: pa.ChunkedArray, wanted: Sequence[Any]) -> pa.Array:
-    """Where some of the keys are."""
-    return pc.indices_nonzero(pc.is_in(keys, pa.array(wanted, keys.type)))
+def _places(keys: pa.ChunkedArray, wanted: Sequence[Any]) -> Longs:
+    """Where some of the keys are. (Arrow's own function for it crashes the process where a column has no chunks.)"""
+    return np.flatnonzero(pc.is_in(keys, pa.array(wanted, keys.type)).to_numpy())
 
 
 def _bounds_of(metadata: pq.FileMetaData, column: str) -> Bounds:
