@@ -17,7 +17,7 @@ from chainlake.lake.home import Home, find_home
 
 _numbers = itertools.count(1)
 # Test data is small: the JVM's optimising compiler and concurrent collector would cost a quarter of all work and give nothing.
-os.environ.setdefault("LAKE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC")
+os.environ.setdefault("LAKE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:MetaspaceSize=256m")
 _OF_DOMAINS = ("cage", "cage_outside_data", "logs", "logs_node", "product", "raw_node", "replica", "shards", "sync")
 
 
