@@ -9,6 +9,7 @@ import pytest
 from chainlake.demo import raft as demo
 from chainlake.sources.base import ZERO_HASH, Cursor
 from chainlake.sources.json_text import canonical
+from chainlake.sources.raft import RaftFormat
 from tests.unit.sources_reading import cursor_of, good, read_batch, reason
 
 ENTRY = {"group": "meta", "log_index": 1, "log_term": 1, "command": {"type": "CreateUser", "user_id": "zoë"}}
@@ -80,3 +81,11 @@ def test_a_chain_may_start_at_any_delivery(tmp_path: Path) -> None:
 def test_odd_lines_are_named(tmp_path: Path, line: str, message: str) -> None:
     (tmp_path / "a.jsonl").write_text(line)
     assert message in reason(read_batch("raft", [str(tmp_path / "a.jsonl")]))
+
+
+def test_a_replica_is_followed_before_its_first_delivery(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.touch()
+    kind = RaftFormat()
+    splits = kind.plan(kind.expand(str(path)), None, 10, 1 << 20, {})
+    assert [block for split in splits for block in kind.read(split, {})] == []

@@ -25,7 +25,7 @@ UNREADABLE = (OSError, EOFError, zlib.error)
 Bounds = Callable[[str, int | None], Iterator[int]]
 
 
-def expand(path: str, suffixes: tuple[str, ...]) -> list[str]:
+def expand(path: str, suffixes: tuple[str, ...], may_be_empty: bool = False) -> list[str]:
     """The files that `--from PATH` means: PATH itself, or those of its files that the format takes, by name."""
     full = os.path.abspath(path)
     if not os.path.exists(full):
@@ -33,7 +33,7 @@ def expand(path: str, suffixes: tuple[str, ...]) -> list[str]:
     if not os.access(full, os.R_OK):
         raise BadInput(f"{path} cannot be read: check its permissions")
     if not os.path.isdir(full):
-        if os.path.isfile(full) and os.path.getsize(full) == 0:
+        if os.path.isfile(full) and os.path.getsize(full) == 0 and not may_be_empty:
             raise BadInput(f"{path} is empty: it holds no block")
         return [full]
     names = sorted(name for name in os.listdir(full) if name.endswith(suffixes) and not name.startswith("."))

@@ -23,8 +23,8 @@ class RaftFormat:
     suffixes = files.LINE_SUFFIXES
 
     def expand(self, path: str) -> list[str]:
-        """The files of `--from PATH`."""
-        return files.expand(path, self.suffixes)
+        """The files of `--from PATH`. A replica is followed from before its first delivery."""
+        return files.expand(path, self.suffixes, may_be_empty=True)
 
     def plan(
         self, paths: list[str], cursor: Cursor | None, max_blocks: int, max_bytes: int, options: Mapping[str, str]
