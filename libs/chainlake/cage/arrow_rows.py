@@ -1,4 +1,4 @@
-"""Rows as dictionaries to Arrow, many at a time."""
+"""Rows from and to Arrow, many at a time."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -15,3 +15,8 @@ def batched(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     left = iter(rows)
     while some := list(islice(left, MANY)):
         yield pa.RecordBatch.from_pylist(some, schema=schema)
+
+
+def tuples(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    """The rows of batches, in order."""
+    return (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from chainlake.cage.arrow_rows import batched
+from chainlake.cage.arrow_rows import batched, tuples
 from chainlake.cage.rules import request_in
 from chainlake.cage.settings import Settings
 from chainlake.cage.transaction import TxOut
@@ -80,9 +80,8 @@ def _utxo_root(lake: "Lake", chain: str, height: int) -> list[str]:
 
 def parts_again(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Outputs and rows, sorted by part, to each part's top, and how many rows are not those of the outputs."""
-    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     made = []
-    for part, group in groupby(rows, key=lambda row: row[0]):
+    for part, group in groupby(tuples(batches), key=lambda row: row[0]):
         tree, kept, outputs = csmt.Tree(None, to_path(part)), dict[bytes, bytes](), 0
         for _, tx_id, number, txout, path, node in group:
             if path is None:
@@ -118,9 +117,8 @@ def _tries(lake: "Lake", chain: str) -> list[str]:
 
 def tries_again(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Facts and rows, sorted by token, to each trie's root, and how many rows are not those of the facts."""
-    rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
     made = []
-    for token, group in groupby(rows, key=lambda row: row[0]):
+    for token, group in groupby(tuples(batches), key=lambda row: row[0]):
         trie, kept = mpf.Trie(), dict[bytes, bytes]()
         for _, key, value, path, node in group:
             if path is None:
