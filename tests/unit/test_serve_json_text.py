@@ -1,8 +1,11 @@
 """JSON of strangers: the depth is bounded whatever the interpreter would bear."""
 
 import sys
+import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from chainlake.serve.json_text import MOST_DEPTH, is_deeper, parse
 
@@ -23,3 +26,25 @@ def test_only_what_is_nested_counts() -> None:
     assert not is_deeper(b"[" + b"[]," * 5000 + b"[]]", 3)
     assert not is_deeper(b'{"a": "' + b"[{" * 5000 + b'\\""}', 2)
     assert is_deeper(b"[[[]]]", 2) and not is_deeper(b"[[[]]]", 3)
+
+
+@pytest.mark.parametrize("text", [b'\\"', b"\\", b'\\\\\\"', b"a"])
+def test_a_text_without_an_end_takes_no_longer_than_it_is_long(text: bytes) -> None:
+    body = b"[" * (MOST_DEPTH + 1) + b'"' + text * ((1 << 20) // len(text))
+    started = time.process_time()
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse(body)
+    assert time.process_time() - started < 1.5
+
+
+@given(st.lists(st.sampled_from([b'"', b"\\", b"[", b"]", b"a"]), max_size=30))
+def test_brackets_count_outside_of_texts_only(pieces: list[bytes]) -> None:
+    depth, most, inside, escaped = 0, 0, False, False
+    for piece in pieces:
+        if inside:
+            inside, escaped = escaped or piece != b'"', not escaped and piece == b"\\"
+        else:
+            inside, escaped = piece == b'"', False
+            depth += (piece == b"[") - (piece == b"]")
+            most = max(most, depth)
+    assert all(is_deeper(b"".join(pieces), bound) == (most > bound) for bound in range(5))

@@ -7,7 +7,8 @@ from itertools import accumulate
 from typing import Any, NoReturn
 
 MOST_DEPTH = 500
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
+"""A text, or what begins as one and does not end: then all the rest is taken, so that no place of it is tried again."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
