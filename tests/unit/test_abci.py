@@ -136,6 +136,21 @@ def test_what_cannot_be_answered_ends_the_conversation_with_an_exception(bad: by
     talk(Application(shard), conversation)
 
 
+def test_an_application_that_fails_answers_with_an_exception(capsys: pytest.CaptureFixture[str]) -> None:
+    class Failing(Application):
+        def answer(self, method: Method, request: bytes) -> bytes:
+            raise ValueError("no such thing")
+
+    async def conversation(clients: list[Client], server: AbciServer) -> None:
+        clients[2].send(Method.QUERY)
+        kind, body = await clients[2].receive()
+        assert (kind, message(body, 1)) == (1, b"ValueError: no such thing")
+        assert server.ended.is_set()
+
+    talk(Failing(Shard(REGISTRY)), conversation)
+    assert "no such thing" in capsys.readouterr().err
+
+
 def test_garbage_on_one_connection_leaves_the_others_alone() -> None:
     async def conversation(clients: list[Client], server: AbciServer) -> None:
         clients[0].writer.write(b"\xff" * 20)
@@ -163,7 +178,7 @@ def test_queries_by_path_and_data_with_proofs() -> None:
     for path, more, code, text in [
         ("/streams?offset=-1", {}, 3, b"offset must be >= 0"),
         (f"/stream/{space('c').hex()}", {}, 5, b"stream not found"),
-        ("/else", {}, 3, b"unsupported query path"),
+        *((path, {}, 3, b"unsupported query path") for path in ("/else", "//[", "//[/x]", "//\u2100.x/", "")),
         ("/streams", {"height": 7}, 3, b"only the last block"),
     ]:
         refused = ask(path, **more)

@@ -6,7 +6,7 @@ nothing that could contradict the lake after a crash. FinalizeBlock prepares a b
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from chainlake import __version__
 from chainlake.abci.messages import (
@@ -129,11 +129,11 @@ class Application:
 
     def _found(self, request: bytes) -> bytes:
         """A query by path. `/stream` alone takes the id from the request's data; `prove` adds an ICS-23 proof at the head."""
-        parts = urlsplit(message(request, 2).decode(errors="replace"))
-        data, height, path = message(request, 1), number(request, 3), parts.path
+        path, _, query = message(request, 2).decode(errors="replace").partition("?")
+        data, height = message(request, 1), number(request, 3)
         if path.strip("/") == "stream":
             path = f"/stream/{data.hex()}"
-        value = answer(self._view(height), path, dict(parse_qsl(parts.query)))
+        value = answer(self._view(height), path, dict(parse_qsl(query)))
         body = data_field(7, json.dumps(value, separators=(",", ":")).encode()) + text_field(10, CODESPACE)
         body += field_int(9, height or self.shard.height or 0)
         wanted = path.strip("/").split("/")

@@ -56,10 +56,11 @@ class AbciServer:
             try:
                 method, request = read_request(data)
                 return method, response(method, await asyncio.to_thread(self._application.answer, method, request))
-            except LakeError as error:
-                sys.stderr.write(f"lake abci: {error}\n")
+            except Exception as error:  # whatever it is: CometBFT has to hear of it, or it waits for ever
+                text = str(error) if isinstance(error, LakeError) else f"{type(error).__name__}: {error}"
+                sys.stderr.write(f"lake abci: {text}\n")
                 self.ended.set()
-                return None, exception(str(error))
+                return None, exception(text)
 
 
 async def read_message(reader: asyncio.StreamReader) -> bytes | None:
