@@ -8,7 +8,7 @@ import itertools
 import secrets
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pyspark.sql import DataFrame
@@ -20,6 +20,7 @@ from chainlake.lake.chains import Chain
 from chainlake.lake.clock import new_commit_id
 from chainlake.lake.compaction import compact
 from chainlake.lake.lease import Lease
+from chainlake.lake.progress import Progress
 from chainlake.lake.runner import LaneRun, Timings
 from chainlake.lake.visibility import Commit
 
@@ -49,8 +50,8 @@ class Size:
     history: int
 
 
-FULL = Size(keys=20_000, changes=2_000, repeat=7, ledger_rows=10_000, history=60)
-QUICK = Size(keys=2_000, changes=500, repeat=3, ledger_rows=2_000, history=20)
+FULL = Size(keys=20_000, changes=2_000, repeat=7, ledger_rows=10_000, history=150)
+QUICK = Size(keys=2_000, changes=500, repeat=3, ledger_rows=1_000, history=80)
 
 
 def run(home: str, quick: bool, rows: int | None = None) -> Iterator[Result]:
@@ -157,6 +158,7 @@ class Bench:
             self.commit(self.rows(self.size.changes))
         more = self.size.history
         yield read(f"view, {more} commits, not compacted", by_view)
+        yield read(f"lake.table, {more} commits, not compacted", by_table)
         self.compact()
         yield read(f"view, {more} commits, compacted", by_view)
         yield read(f"lake.table, {more} commits, compacted", by_table)
@@ -185,12 +187,12 @@ class Bench:
         yield Result(f"current state by view at {rows:,} ledger rows", seconds, "s", "plain table kept by MERGE", peer)
 
     def _fill_ledger(self, rows: int) -> None:
-        """Thousands of commits that wrote nothing, in one append."""
+        """Thousands of commits that wrote nothing, one after the other, as the ledger gets them."""
         last: Commit = self.run.view.of("silver.bench", CHAIN).commits[-1]
         head = self.run.head(CHAIN)
         assert head is not None
-        made = [
-            replace(
+        for n in Progress("ledger", rows, unit="rows").over(range(1, rows + 1)):
+            made = replace(
                 last,
                 kind="advance",
                 seq=last.seq + n,
@@ -200,9 +202,7 @@ class Bench:
                 rows={},
                 checksums={},
             )
-            for n in range(1, rows + 1)
-        ]
-        self.lake.control.append("ledger", [asdict(commit) for commit in made])
+            self.lake.ledger.append([made])
         self.run.refresh()
 
     def rollbacks(self) -> Iterator[Result]:
