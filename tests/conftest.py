@@ -16,15 +16,22 @@ from chainlake.lake import Lake, open_lake, server
 from chainlake.lake.home import Home, find_home
 
 _numbers = itertools.count(1)
-# Test data is small: the JVM's optimising compiler and concurrent collector would cost a quarter of all work and give nothing.
-os.environ.setdefault("LAKE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseParallelGC -XX:MetaspaceSize=256m")
-_OF_DOMAINS = ("cage", "cage_outside_data", "logs", "logs_node", "product", "raw_node", "replica", "shards", "sync")
+# Test data is small: compiled queries, the JVM's optimising compiler and its concurrent collector would cost half of all work and
+# give nothing. (Without the optimising compiler, the JVM also reserves too little room for compiled code.)
+os.environ.setdefault(
+    "LAKE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseParallelGC -XX:MetaspaceSize=256m"
+)
+os.environ.setdefault(
+    "LAKE_SPARK_CONF",
+    "spark.sql.codegen.wholeStage=false spark.sql.codegen.factoryMode=NO_CODEGEN spark.sql.ui.explainMode=simple",
+)
+_WITH_DOMAINS = ("cage", "cage_outside_data", "damage", "logs", "logs_node", "product", "raw_node", "replica", "shards", "sync")
 
 
 def _group(path: str) -> str:
-    """Tests of one group run in one process, on one Spark server: those of the domains, or those of the kernel, the command line
-    and the notebooks. Other tests are a group per file."""
-    if Path(path).stem.removeprefix("test_") in _OF_DOMAINS:
+    """Tests of one group run in one process, on one Spark server: those of the domains, with some others so that both take as
+    long, or those of the kernel, the command line and the notebooks. Other tests are a group per file."""
+    if Path(path).stem.removeprefix("test_") in _WITH_DOMAINS:
         return "domains"
     return "kernel" if Path(path).parent.name in ("spark", "notebooks") else path
 
