@@ -1,6 +1,6 @@
 """Damage done around the ledger: `verify` finds each kind, `restore` repairs what Delta still has and says what it cannot."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ from chainlake.lake import Lake
 from chainlake.lake.home import Home
 from chainlake.lake.names import physical
 from chainlake.lake.restore import restore, unfinished
+from chainlake.lake.session import settings
 from chainlake.lake.verify import verify
 from tests.spark.domain import STAGES, balances, expected_balances, expected_total, extend, run_all, total
 from tests.spark.writer import killed, spawn
@@ -18,9 +19,15 @@ CHAIN = "frail"
 
 
 @pytest.fixture(scope="module")
-def frail(make_lake: Callable[..., Lake]) -> Lake:
-    """Three silver commits of four blocks each."""
+def frail(make_lake: Callable[..., Lake]) -> Iterator[Lake]:
+    """Three silver commits of four blocks each. Delta packs no files by itself, so that the newest one is that of the newest
+    commit."""
     lake = make_lake()
+    with settings(lake.spark, {"spark.databricks.delta.autoCompact.enabled": "false"}):
+        yield _filled(lake)
+
+
+def _filled(lake: Lake) -> Lake:
     extend(lake, CHAIN, 12)
     run_all(lake, stages=STAGES[:2])
     lake.run_stage("silver.test", max_blocks=4)
@@ -81,6 +88,8 @@ def test_a_deleted_file_is_found_and_what_delta_lost_is_said_and_rolled_back(fra
     newest_file(frail, home, "silver.test_totals").unlink()
     assert "silver_test_totals cannot be read" in found(frail)
     seq = frail.ledger.read().of("silver.test", CHAIN).seq() - 1
+    killed_at = "restore_before_healing"
+    assert killed(spawn(home.path, frail.namespace.prefix, "restore", "silver.test", CHAIN, str(seq), failpoint=killed_at))
     done = restore(frail, "silver.test", CHAIN, seq)
     assert len(done.lost) == 1 and done.rolled_back == {f"silver.test {CHAIN}": 12}
     check_whole(frail, 12)

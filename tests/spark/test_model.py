@@ -97,7 +97,8 @@ class World:
     def crash(self) -> None:
         """What a kill before the ledger append leaves: rows in all tables that no ledger row names."""
         rows = [row for model in self.models.values() for row in Model(model.name).grow(self.rng, len(model.changes) + 1)[-2:]]
-        append_all(self.lake.catalog, self.frames(rows), new_commit_id(), (0, 10**6))  # type: ignore[arg-type]
+        ranges = {name: (0, 10**6) for name in self.models}
+        append_all(self.lake.catalog, self.frames(rows), new_commit_id(), ranges)  # type: ignore[arg-type]
         self.steps += 1
 
     def check_head(self) -> None:

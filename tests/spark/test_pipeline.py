@@ -33,7 +33,7 @@ def story(lake: Lake) -> dict[str, object]:
     middle = datetime.now(timezone.utc)
     before = lake.ledger.read().of("silver.test", chain).seq()
     lake.pin()
-    pinned = lake._pinned
+    pinned = lake.pinned
     lake.unpin()
     rolled = lake.rollback("raw.test", chain, 17, why="the source was wrong")
     extend(lake, chain, 40, TWO)

@@ -29,11 +29,11 @@ def measured(rows: int, size: int, minute: int = 0, table: str = "raw_blocks") -
     return {"table_name": table, "kind": "orphan", "rows": rows, "bytes": size, "removable": 0, "at": at}
 
 
-def pauses(*rows: dict[str, Any], limits: Limits = LIMITS) -> list[float]:
+def pauses(*rows: dict[str, Any], limits: Limits = LIMITS, since: tuple[int, int] = (0, 0)) -> list[float]:
     """How long a writer was made to wait."""
     slept: list[float] = []
     control: Any = Control(*rows)
-    Guardrail(control, limits, slept.append).check("raw.logs")
+    Guardrail(control, limits, slept.append).check("raw.logs", lambda at: since)
     return slept
 
 
@@ -53,6 +53,22 @@ def test_above_the_soft_limit_writers_slow_down(rows: list[dict[str, Any]]) -> N
 def test_above_the_hard_limit_writers_stop_and_are_told_what_to_do(rows: list[dict[str, Any]]) -> None:
     with pytest.raises(TooManyOrphans, match=r"^raw\.logs does not write: .* invisible rows .*; run lake gc$"):
         pauses(*rows)
+
+
+@pytest.mark.parametrize("rows", [[], [measured(5, 50)]])
+def test_what_was_left_since_the_measurement_counts_too(rows: list[dict[str, Any]]) -> None:
+    assert pauses(*rows, since=(5, 50)) == []
+    assert pauses(*rows, since=(15, 50)) == [7.5]
+    with pytest.raises(TooManyOrphans):
+        pauses(*rows, since=(5, 201))
+
+
+def test_the_time_of_the_measurement_is_what_one_asks_from() -> None:
+    asked: list[datetime | None] = []
+    for rows in ([], [measured(1, 1, minute=1), measured(1, 1, minute=4)]):
+        control: Any = Control(*rows)
+        Guardrail(control, LIMITS).check("raw.logs", lambda at: asked.append(at) or (0, 0))
+    assert asked == [None, START + timedelta(minutes=4)]
 
 
 @pytest.mark.parametrize(("part", "limit"), [("manifests", 40), ("tails", 60)])

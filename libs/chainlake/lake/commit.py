@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from chainlake.errors import BadInput, BrokenPromise
+from chainlake.lake.control import is_conflict
 from chainlake.lake.ddl import Table
 from chainlake.lake.failpoint import failpoint
 from chainlake.lake.names import physical
@@ -40,14 +41,14 @@ def checksum(table: Table) -> Column:
 
 
 def append_all(
-    catalog: "Catalog", frames: Mapping[str, DataFrame], commit_id: int, heights: tuple[int, int]
+    catalog: "Catalog", frames: Mapping[str, DataFrame], commit_id: int, ranges: Mapping[str, tuple[int, int]]
 ) -> dict[str, Appended]:
     """Append every frame to its table. Nothing of it is visible until the ledger has the commit."""
     failpoint("before_appends")
 
     def one(item: tuple[str, DataFrame]) -> Appended:
         stored = physical(item[0])
-        done = append(catalog, catalog.table(item[0]), stored, item[1], commit_id, heights)
+        done = append(catalog, catalog.table(item[0]), stored, item[1], commit_id, ranges)
         failpoint("after_append")
         failpoint(f"after_append_{stored}")
         return done
@@ -58,8 +59,10 @@ def append_all(
     return {physical(name): result for name, result in zip(frames, results, strict=True)}
 
 
-def append(catalog: "Catalog", table: Table, stored: str, frame: DataFrame, commit_id: int, heights: tuple[int, int]) -> Appended:
-    """One append to one physical table. A lost answer is looked up in Delta's log, so a retry never doubles rows."""
+def append(
+    catalog: "Catalog", table: Table, stored: str, frame: DataFrame, commit_id: int, ranges: Mapping[str, tuple[int, int]]
+) -> Appended:
+    """One append to one physical table. Tried again only where Delta refused it: after other errors it may have been written."""
     log = catalog.log(stored)
     ready = prepared(table, frame, commit_id)
     for attempt in range(ATTEMPTS):
@@ -69,6 +72,7 @@ def append(catalog: "Catalog", table: Table, stored: str, frame: DataFrame, comm
             F.count(F.lit(1)).alias("rows"),
             F.min("_height").alias("low"),
             F.max("_height").alias("high"),
+            F.max(F.when(~F.col("_chain").isin(list(ranges)), F.col("_chain"))).alias("foreign"),
             checksum(table).alias("checksum"),
         )
         try:
@@ -78,18 +82,19 @@ def append(catalog: "Catalog", table: Table, stored: str, frame: DataFrame, comm
                 .option("userMetadata", json.dumps({"commit": commit_id}))
                 .saveAsTable(catalog.full_name(stored))
             )
-        except PySparkException:
-            if attempt + 1 == ATTEMPTS or log.version_of("commit", commit_id) is not None:
+        except PySparkException as error:
+            if attempt + 1 == ATTEMPTS or not is_conflict(error):
                 raise
             time.sleep(0.2 * (attempt + 1))
             continue
+        found = seen.get
+        if not found["rows"]:
+            return Appended(log.latest(), 0, 0, 0, attempt)  # Delta may make no version of nothing
         version = log.version_of("commit", commit_id)
-        if version is None and not seen.get["rows"]:
-            return Appended(log.latest(), 0, 0, 0, attempt)  # Delta makes no version of nothing
         if version is None:
             raise BrokenPromise(f"{stored}: the append of commit {commit_id} is not in the table's history")
-        _check_heights(stored, seen.get["low"], seen.get["high"], heights)
-        return Appended(version.version, seen.get["rows"], version.bytes, seen.get["checksum"], attempt)
+        _check_place(stored, found["foreign"], (found["low"], found["high"]), ranges)
+        return Appended(version.version, found["rows"], version.bytes, found["checksum"], attempt)
     raise AssertionError("unreachable")
 
 
@@ -109,10 +114,14 @@ def prepared(table: Table, frame: DataFrame, commit_id: int) -> DataFrame:
     return frame.select(*columns)
 
 
-def _check_heights(stored: str, low: int | None, high: int | None, heights: tuple[int, int]) -> None:
-    if low is not None and high is not None and (low <= heights[0] or high > heights[1]):
+def _check_place(stored: str, foreign: str | None, rows: tuple[int, int], ranges: Mapping[str, tuple[int, int]]) -> None:
+    """Rows belong to the chains and heights of their batch."""
+    lowest, highest = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
+    if foreign is not None:
+        raise BrokenPromise(f"{stored}: rows of chain {foreign!r} in a batch of {', '.join(sorted(ranges))}; fix the stage")
+    if rows[0] <= lowest or rows[1] > highest:
         raise BrokenPromise(
-            f"{stored}: rows of heights {low} to {high} in a batch of {heights[0] + 1} to {heights[1]}; fix the stage"
+            f"{stored}: rows of heights {rows[0]} to {rows[1]} in a batch of {lowest + 1} to {highest}; fix the stage"
         )
 
 

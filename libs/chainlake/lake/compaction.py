@@ -4,6 +4,7 @@ Current state is then the base plus the tail above it. The history itself stays,
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from chainlake.errors import BadInput, LeaseHeld
@@ -11,12 +12,12 @@ from chainlake.lake.catalog import usable_bases
 from chainlake.lake.clock import actor, new_commit_id, now
 from chainlake.lake.commit import append
 from chainlake.lake.ddl import Table
-from chainlake.lake.deltalog import never_written
+from chainlake.lake.deltalog import writes_since_packed
 from chainlake.lake.failpoint import failpoint
 from chainlake.lake.lease import Lease
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.names import physical
-from chainlake.lake.progress import Progress
+from chainlake.lake.progress import Progress, side_by_side
 from chainlake.lake.reader import Snapshot
 from chainlake.lake.session import settings
 from chainlake.lake.stage import Stage
@@ -100,10 +101,12 @@ def _compact_lane(lake: "Lake", stage: Stage, chains: list[str], lease: Lease, f
         return []
     commit_id = new_commit_id()
     tables = [table for table in lake.catalog.of_stage(stage.name) if table.kind == "state"]
-    written = {f"{physical(t.name)}_base": _write_base(lake, view, t, targets, commit_id, from_history) for t in tables}
+    write = partial(_write_base, lake, view, targets, commit_id, from_history)
+    bases = side_by_side(write, tables, stage.name, "bases")
+    written = {f"{physical(table.name)}_base": base for table, base in zip(tables, bases, strict=True)}
     failpoint("compact_before_ledger")
     rows = [_row(view, stage, chain, height, commit_id, lease, written) for chain, height in targets.items()]
-    lake.ledger.append(rows)
+    lake.ledger.append(rows, lease.confirm)
     failpoint("compact_after_ledger")
     _make_views(lake, stage, tables)
     total = sum(count for _, count, _ in written.values())
@@ -119,11 +122,12 @@ def _make_views(lake: "Lake", stage: Stage, tables: list[Table]) -> None:
 
 
 def _write_base(
-    lake: "Lake", view: LedgerView, table: Table, targets: dict[str, int], commit_id: int, from_history: bool
+    lake: "Lake", view: LedgerView, targets: dict[str, int], commit_id: int, from_history: bool, table: Table
 ) -> tuple[int, int, int]:
     known = LedgerView(c for c in view.commits() if c.kind != COMPACT) if from_history else view
     state = Snapshot(lake.spark, lake.catalog, known).state(table.name, targets)
-    done = append(lake.catalog, table, f"{physical(table.name)}_base", state, commit_id, (-2, max(targets.values())))
+    ranges = {chain: (-2, height) for chain, height in targets.items()}
+    done = append(lake.catalog, table, f"{physical(table.name)}_base", state, commit_id, ranges)
     failpoint("compact_after_base")
     return done.version, done.rows, done.checksum
 
@@ -158,13 +162,16 @@ def _row(
 
 
 def _pack(lake: "Lake", stages: list[Stage]) -> None:
-    """OPTIMIZE the tables of the stages. (Control tables pack themselves; the sorted runs of an index must not be mixed.)"""
+    """OPTIMIZE the tables of the stages that were written more than once since they were packed last.
+
+    (Control tables pack themselves; the sorted runs of an index must not be mixed.)
+    """
     maintenance = Maintenance(lake)
     written: dict[str, Stage] = {}
     for stage in stages:
         tables = [table for table in lake.catalog.of_stage(stage.name) if table.kind != "index"]
         for stored in (name for table in tables for name in lake.catalog.physical_tables(table)):
-            if stored not in written and not never_written(lake.catalog.log(stored).all()):
+            if stored not in written and writes_since_packed(lake.catalog.log(stored).all()) > 1:
                 written[stored] = stage
     for stored, stage in Progress("pack", len(written), unit="tables").over(written.items()):
         with settings(lake.spark, stage.write_settings):

@@ -5,7 +5,7 @@ most of what a small run costs. Elsewhere Spark does both.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timezone
 from pathlib import Path
 from typing import Any
@@ -30,17 +30,31 @@ class ControlTables:
         self._schemas: dict[str, StructType] = {}
 
     def append(
-        self, name: str, rows: Sequence[Mapping[str, Any]], mark: Mapping[str, Any] | None = None, turn: Turn | None = None
+        self,
+        name: str,
+        rows: Sequence[Mapping[str, Any]],
+        mark: Mapping[str, Any] | None = None,
+        turn: Turn | None = None,
+        confirm: Callable[[], None] | None = None,
     ) -> None:
         """Add rows, with `mark` in Delta's log. Columns that a row does not give are NULL.
 
         With a turn, the rows are added only if no other writer took it. Whether they were, only the mark in Delta's log tells.
+        `confirm` may still refuse: locally, nobody else writes to the table while it is asked.
         """
         written = json.dumps(mark) if mark else None
         if self._location is not None:
-            delta_rs.append(self._location / name, rows, written, turn)
-        else:
-            self._append_by_spark(name, rows, written, turn)
+            delta_rs.append(self._location / name, rows, written, turn, confirm)
+            return
+        if confirm is not None:
+            confirm()
+        self._append_by_spark(name, rows, written, turn)
+
+    def wait_for_writers(self, name: str) -> None:
+        """Let those who are writing to a local table at this moment finish."""
+        if self._location is not None:
+            with delta_rs.alone(self._location / name):
+                pass
 
     def _append_by_spark(self, name: str, rows: Sequence[Mapping[str, Any]], mark: str | None, turn: Turn | None) -> None:
         schema = self.schema(name)

@@ -8,7 +8,7 @@ Delta on a local disk is safe between the threads of one engine only.
 import fcntl
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,9 +59,18 @@ def _unreadable(path: Path, error: Exception) -> Unavailable:
     return Unavailable(f"{path} cannot be read ({first_line(error)}): see Repairing in docs/operations.md")
 
 
-def append(path: Path, rows: Sequence[Mapping[str, Any]], mark: str | None = None, turn: Turn | None = None) -> None:
-    """Add rows; columns that a row does not give are NULL. With a turn that is taken, nothing is written, as Delta does it."""
-    with _alone(path):
+def append(
+    path: Path,
+    rows: Sequence[Mapping[str, Any]],
+    mark: str | None = None,
+    turn: Turn | None = None,
+    confirm: Callable[[], None] | None = None,
+) -> None:
+    """Add rows; columns that a row does not give are NULL. With a turn that is taken, nothing is written, as Delta does it.
+    Where `confirm` raises, asked while nobody else can write, nothing is written either."""
+    with alone(path):
+        if confirm is not None:
+            confirm()
         try:
             _append(path, rows, mark, turn)
         except (DeltaError, OSError) as error:
@@ -86,7 +95,8 @@ def _append(path: Path, rows: Sequence[Mapping[str, Any]], mark: str | None, tur
 
 
 @contextmanager
-def _alone(path: Path) -> Iterator[None]:
+def alone(path: Path) -> Iterator[None]:
+    """Nobody else appends to the table meanwhile."""
     deadline = time.monotonic() + LOCK_SECONDS
     with (path.parent / f".{path.name}.lock").open("w") as handle:
         while True:

@@ -3,6 +3,7 @@
 Local tables are read from their log directory, which costs microseconds; elsewhere DESCRIBE HISTORY answers the same.
 """
 
+import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -49,7 +50,25 @@ class DeltaLog:
         """The newest version."""
         if self._log is None:
             return self.newest(1)[0].version
+        version = self._checkpoint()
+        while self._file(version + 1).exists():
+            version += 1
+        if version >= 0:
+            return version
         return max(int(path.name[:20]) for path in self._log.glob("*.json") if path.name[:20].isdigit())
+
+    def _checkpoint(self) -> int:
+        """The version of the newest checkpoint, from which on the log has every version; -1 if there is none. Listing the
+        directory would take longer with every commit."""
+        assert self._log is not None
+        try:
+            return int(json.loads((self._log / "_last_checkpoint").read_text(encoding="utf-8"))["version"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return -1
+
+    def _file(self, version: int) -> Path:
+        assert self._log is not None
+        return self._log / f"{version:020d}.json"
 
     def newest(self, count: int) -> list[Version]:
         """The newest versions, newest first."""
@@ -72,9 +91,8 @@ class DeltaLog:
         return None
 
     def _read(self, version: int) -> Version | None:
-        assert self._log is not None
         try:
-            lines = (self._log / f"{version:020d}.json").read_text(encoding="utf-8").splitlines()
+            lines = self._file(version).read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
             return None
         info: dict[str, Any] = next((action["commitInfo"] for line in lines if "commitInfo" in (action := json.loads(line))), {})
@@ -93,6 +111,12 @@ class DeltaLog:
 def never_written(versions: Sequence[Version]) -> bool:
     """Whether a table with this whole history never had a row."""
     return versions[-1].version == 0 and all(version.operation in HARMLESS for version in versions)
+
+
+def writes_since_packed(versions: Sequence[Version]) -> int:
+    """How many commits changed the table since it was packed last, of its history with the newest first."""
+    since = itertools.takewhile(lambda version: version.operation != "OPTIMIZE", versions)
+    return sum(version.operation not in HARMLESS for version in since)
 
 
 def _version(version: int, operation: str, metadata: str | None, metrics: dict[str, str], at: int) -> Version:

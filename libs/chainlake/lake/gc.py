@@ -32,6 +32,7 @@ GRACE = timedelta(hours=1)
 ORPHAN, ROLLED_BACK, OLD_BASE = "orphan", "rolled_back", "old_base"
 NOTHING = -2
 CONDITIONS = 200
+NEWEST = 100
 
 
 @dataclass(frozen=True)
@@ -139,6 +140,25 @@ def measure(lake: "Lake", view: LedgerView, stored: str, retention: timedelta, g
     return found
 
 
+def abandoned(lake: "Lake", tables: Iterable[str], since: datetime | None) -> tuple[int, int]:
+    """Rows and bytes that attempts left in tables since a time and never committed, by what Delta's logs tell of their newest
+    versions."""
+    committed = {commit.commit_id for commit in lake.ledger.read(check=False).commits()}
+    collected = {key for key, left in allowed_counts(lake).items() if 0 in left}
+    oldest = 0.0 if since is None else since.timestamp() * 1000
+    left = [
+        version
+        for table in tables
+        for stored in lake.catalog.physical_tables(lake.catalog.table(table))
+        for version in lake.catalog.log(stored).newest(NEWEST)
+        if (commit := version.mark.get("commit")) is not None
+        and version.timestamp_ms > oldest
+        and commit not in committed
+        and (stored, commit) not in collected
+    ]
+    return sum(version.rows for version in left), sum(version.bytes for version in left)
+
+
 def allowed_counts(lake: "Lake") -> Mapping[tuple[str, int], set[int]]:
     """Row counts that a (physical table, commit) may have because garbage collection took rows from it, or planned to."""
     allowed: dict[tuple[str, int], set[int]] = {}
@@ -174,11 +194,7 @@ def _remaining(items: list[Garbage]) -> dict[str, int]:
 
 
 def _delete_some(lake: "Lake", maintenance: Maintenance, action: str, table: str, items: list[Garbage]) -> None:
-    orphans = [str(one.commit_id) for one in items if one.kind == ORPHAN]
-    terms = [f"_commit IN ({', '.join(orphans)})"] if orphans else []
-    terms += [
-        f"(_commit = {one.commit_id} AND _chain = '{one.chain}' AND _height > {one.above})" for one in items if one.kind != ORPHAN
-    ]
+    terms = [f"(_commit = {one.commit_id} AND _chain = '{one.chain}' AND _height > {one.above})" for one in items]
     for attempt in range(5):
         try:
             with maintenance.marked("gc", action, table=table):

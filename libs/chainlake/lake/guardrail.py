@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from chainlake.errors import BadInput, LakeError
@@ -51,17 +52,18 @@ def _number(name: str, default: float) -> float:
 
 
 class Guardrail:
-    """Checks the latest measurement of control.orphans."""
+    """Checks the latest measurement in control.orphans, and what was left since."""
 
     def __init__(self, control: ControlTables, limits: Limits | None = None, sleep: Callable[[float], None] = time.sleep) -> None:
         self._control = control
         self._limits = limits or limits_from_environment()
         self._sleep = sleep
 
-    def check(self, stage: str) -> None:
-        """Return at once, after a pause, or not at all."""
+    def check(self, stage: str, abandoned: Callable[[datetime | None], tuple[int, int]]) -> None:
+        """Return at once, after a pause, or not at all. `abandoned` tells rows and bytes that were left since the measurement."""
         latest, limits = self._latest(), self._limits
-        rows, size = _total(latest)
+        more = abandoned(latest[0]["at"] if latest else None)
+        rows, size = (sum(pair) for pair in zip(_total(latest), more, strict=True))
         if rows > limits.hard_rows or size > limits.hard_bytes:
             raise TooManyOrphans(
                 f"{stage} does not write: {rows:,} invisible rows ({size:,} bytes) are more than {limits.hard_rows:,} rows or"

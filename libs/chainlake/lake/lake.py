@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from chainlake.errors import BadInput, Unavailable
 from chainlake.lake import stopping
 from chainlake.lake.catalog import Catalog
 from chainlake.lake.chains import Chain
+from chainlake.lake.gc import abandoned
 from chainlake.lake.guardrail import Guardrail
 from chainlake.lake.home import Home, find_home
 from chainlake.lake.lease import Lease
@@ -49,7 +51,7 @@ class Lake(Records):
         self.catalog.ensure()
         super().__init__(namespace, self.catalog.control, self.catalog.control_log("ledger"), stages)
         self.runs = Runs(self.control)
-        self._pinned: Snapshot | None = None
+        self.pinned: Snapshot | None = None
         self._check_stages()
 
     # Reading
@@ -60,12 +62,13 @@ class Lake(Records):
         return Snapshot(self.spark, self.catalog, self.ledger.read(stages))
 
     def pin(self) -> Snapshot:
-        """From here on, `table` reads this moment, until `unpin`: a whole notebook sees one state of the lake."""
-        self._pinned = self.snapshot()
-        return self._pinned
+        """From here on, `table`, `history` and queries through `lake.sql` read this moment, until `unpin`: a whole notebook sees
+        one state of the lake."""
+        self.pinned = self.snapshot()
+        return self.pinned
 
     def unpin(self) -> None:
-        self._pinned = None
+        self.pinned = None
 
     def table(
         self,
@@ -77,12 +80,12 @@ class Lake(Records):
         at: datetime | None = None,
     ) -> DataFrame:
         """Committed rows of a table: at the head, or as of a block, a ledger seq or a time."""
-        snapshot = self._pinned or self.snapshot([name])
+        snapshot = self.pinned or self.snapshot([name])
         return snapshot.table(name, chain=chain, height=height, seq=seq, at=at)
 
     def history(self, name: str, *, chain: str | None = None) -> DataFrame:
         """Every visible row of a table with its `_height`, after-images and deletions included."""
-        return (self._pinned or self.snapshot([name])).history(name, chain=chain)
+        return (self.pinned or self.snapshot([name])).history(name, chain=chain)
 
     def notifications(self, from_offset: int = 1, limit: int = 1_000, chain: str = "") -> "list[Notification]":
         """Events of streams from an offset on, in order. A consumer goes on with the last offset it has dealt with, plus 1."""
@@ -129,7 +132,7 @@ class Lake(Records):
 
         stage = self.stages.get(name)
         self.chains.look_again()
-        Guardrail(self.control).check(stage.name)
+        Guardrail(self.control).check(stage.name, partial(abandoned, self, stage.tables))
         degraded = self.health.degraded()
         wanted = [chains] if isinstance(chains, str) and chains else list(chains)
         summaries: list[ChainSummary] = []

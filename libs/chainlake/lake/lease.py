@@ -88,17 +88,23 @@ class Lease:
         if self._lost:
             raise Fenced(self._lost)
 
+    def confirm(self) -> None:
+        """Raise Fenced if another writer took the lease. Asked with the ledger locked, so that none can do so unseen."""
+        row = read_lease(self._control, self._log, self.stage, self.lane)
+        if row and row.epoch > self.epoch:
+            self._lost = f"{self.stage} {self.lane}: {row.owner} took the lease (epoch {row.epoch}); run again"
+        self.check()
+
     def _renew(self) -> None:
         while not self._stop.wait(self._ttl / 6):
             if time.monotonic() - self._renewed < self._ttl / 3:
                 continue
             try:
-                row = read_lease(self._control, self._log, self.stage, self.lane)
-                if row and row.epoch > self.epoch:
-                    self._lost = f"{self.stage} {self.lane}: {row.owner} took the lease (epoch {row.epoch}); run again"
-                    return
+                self.confirm()
                 if not self._stop.is_set():
                     self._write(HELD)
+            except Fenced:
+                return
             except (PySparkException, Unavailable):
                 continue
 

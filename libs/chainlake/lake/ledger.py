@@ -4,7 +4,7 @@ The append is a compare-and-swap: Delta's transaction version of a lane is its s
 conflict; a late one is skipped silently. So Delta's log is always read back, and only our own commit id in it means success.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields, replace
 from datetime import timezone
 from itertools import pairwise
@@ -42,13 +42,14 @@ class Ledger:
         commits = _commits(rows)
         return checked(commits) if check else LedgerView(commits)
 
-    def append(self, rows: Sequence[Commit]) -> None:
-        """Commit the rows of one lane (same stage, lane, seq and commit id), or raise Fenced with nothing visible."""
+    def append(self, rows: Sequence[Commit], confirm: Callable[[], None] | None = None) -> None:
+        """Commit the rows of one lane (same stage, lane, seq and commit id), or raise Fenced with nothing visible. `confirm`
+        raises it too, if the writer no longer holds the lane."""
         first = rows[0]
         turn = Turn(f"{self._prefix}{first.stage}@{first.lane}", first.seq)
         error = None
         try:
-            self._control.append("ledger", [asdict(row) for row in rows], {"commit": first.commit_id}, turn)
+            self._control.append("ledger", [asdict(row) for row in rows], {"commit": first.commit_id}, turn, confirm)
         except (PySparkException, Unavailable) as caught:
             error = caught
         if self._log.version_of("commit", first.commit_id) is None:
@@ -60,10 +61,19 @@ class Ledger:
             )
 
     def fence(self, stage: str, lane: str, epoch: int, why: str) -> None:
-        """Use up the seq that an older writer of the lane would commit at, with a rollback row that changes nothing."""
+        """Use up the seq that an older writer of the lane would commit at, with a rollback row that changes nothing.
+
+        A lane without commits has nothing to roll back. An older writer asks for the lease when it commits, so it either has
+        done so before, and its commit is here once it let go of the ledger, or is refused.
+        """
+        has_waited = False
         while True:
             view = self.read([stage])
             histories = [h for (_, c), h in view.histories().items() if h.commits and h.commits[-1].lane == lane]
+            if not histories and not has_waited:
+                self._control.wait_for_writers("ledger")
+                has_waited = True
+                continue
             if not histories:
                 return
             history = max(histories, key=lambda h: h.seq())

@@ -16,7 +16,7 @@ from chainlake.errors import BadInput
 from chainlake.lake.clock import now
 from chainlake.lake.ddl import Table
 from chainlake.lake.names import physical
-from chainlake.lake.visibility import Commit, History, LedgerView, Visible
+from chainlake.lake.visibility import ADVANCE, Commit, History, LedgerView, Visible
 
 if TYPE_CHECKING:
     from chainlake.lake.catalog import Catalog
@@ -145,7 +145,7 @@ class Snapshot:
             (c.delta_versions[stored], c.committed_at)
             for h in histories.values()
             for c in h.commits
-            if stored in c.delta_versions
+            if c.kind == ADVANCE and stored in c.delta_versions  # others repeat the versions that they found
         ]
         if not made or max(made)[1] <= now() - RETENTION:
             return self._spark.table(full)

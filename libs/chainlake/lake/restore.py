@@ -57,7 +57,9 @@ def _restore(lake: "Lake", stage: str, plan: dict[str, Any], lease: Lease) -> Re
     for stored, version in plan["tables"].items():
         _restore_table(lake, maintenance, action, stored, version, done)
     failpoint("restore_before_healing")
-    _heal_lost(lake, {int(line.split()[1]) for line in done.lost}, done, lease)
+    lost = _lost_in(maintenance, action)
+    done.lost += [line for line in lost.values() if line.partition(":")[0] not in {one.partition(":")[0] for one in done.lost}]
+    _heal_lost(lake, {commit_id for commit_id, _ in lost}, done, lease)
     maintenance.record("restore", action, "finished", {"carried": done.carried, "lost": done.lost}, stage)
     return done
 
@@ -155,6 +157,17 @@ def _lost(lake: "Lake", maintenance: Maintenance, action: str, stored: str, vers
     if left:
         maintenance.record("gc", action, "lost", {stored: left})
     return lost
+
+
+def _lost_in(maintenance: Maintenance, action: str) -> dict[tuple[int, str], str]:
+    """What this restore could not bring back, by commit and table, also if it was interrupted after it had found out."""
+    return {
+        (int(commit_id), stored): f"commit {commit_id} of {stored}: {rows} rows are left"
+        for record in maintenance.records("gc")
+        if (record["id"], record["state"]) == (action, "lost")
+        for stored, left in record["details"].items()
+        for commit_id, rows in left.items()
+    }
 
 
 @dataclass(frozen=True)

@@ -22,9 +22,9 @@ def rollback(lake: "Lake", stage: str, chain: str, height: int, why: str, force:
     _check(lake, view, first, chain, height, why, force)
     reason = f"{why} ({actor()})"
     targets = _targets(lake, view, stage, chain, height)
-    return [
-        _append(lake, view, one, chain, targets[one.name], reason) for one in lake.stages.downstream(stage) if one.name in targets
-    ]
+    stages = [one for one in lake.stages.downstream(stage) if one.name in targets]
+    rows = [_append(lake, view, one, chain, targets[one.name], reason) for one in stages]
+    return [row for row in rows if row is not None]
 
 
 def _targets(lake: "Lake", view: LedgerView, stage: str, chain: str, height: int) -> dict[str, int]:
@@ -39,10 +39,14 @@ def _targets(lake: "Lake", view: LedgerView, stage: str, chain: str, height: int
     return targets
 
 
-def _append(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int, why: str) -> Commit:
-    """The ledger row of one stage. Retried if a writer commits at the same moment."""
+def _append(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int, why: str) -> Commit | None:
+    """The ledger row of one stage. Retried if a writer commits at the same moment; None if another rollback went as low."""
     for attempt in range(ATTEMPTS):
         history = view.of(stage.name, chain)
+        head = history.head()
+        if head is None or head.height <= height:
+            return None
+        height = reachable(lake, stage, history, height)
         inputs = {name: view.of(name, chain).seq() for name in stage.inputs}
         row = rollback_row(view, lake, stage, chain, height, why, history.epoch(), None, inputs)
         widen_views(lake, view, [row])

@@ -189,12 +189,14 @@ class LaneRun:
             rollback_row(self.view, self.lake, self.stage, chain, height, why, self.lease.epoch, self.run_id, self.inputs(chain))
             for chain, (height, why) in targets.items()
         ]
-        widen_views(self.lake, self.view, rows)
-        self.commit(rows)
+        timings = Timings()
+        with timings.phase("ledger"):
+            widen_views(self.lake, self.view, rows)
+            self.commit(rows)
         for row in rows:
-            self.note(row, 0, {}, Timings())
+            self.note(row, 0, {}, timings)
             self.summaries[row.chain].rollbacks += 1
-            self.progress.phase("rollback", 0, chain=row.chain, height=row.height, seq=row.seq, why=row.why)
+            self.tell("rollback", timings.seconds["ledger"], row.chain, row, why=row.why)
 
     def plan(self) -> dict[str, tuple[int, int]]:
         """The next heights of each chain: at most `max_blocks` a chain and about `max_rows` in all."""
@@ -294,6 +296,8 @@ class LaneRun:
             self.lake.health.degrade(self.stage.name, chain, str(error), self.run_id)
             self.summaries[chain].status = "degraded"
             self.summaries[chain].error = str(error)
+            seconds = sum(timings.seconds.values())
+            self.progress.phase("degraded", seconds, chain=chain, height=error.height, epoch=self.lease.epoch, error=str(error))
 
     def write(
         self, ranges: Mapping[str, tuple[int, int]], output: Output, hashes: Mapping[str, bytes | None], timings: Timings
@@ -304,9 +308,8 @@ class LaneRun:
                 f"{self.stage.name} made {sorted(output.tables)}, declared are {sorted(self.stage.tables)}: fix the stage"
             )
         commit_id = new_commit_id()
-        heights = (min(low for low, _ in ranges.values()), max(high for _, high in ranges.values()))
         with timings.phase("append"), settings(self.lake.spark, self.stage.write_settings):
-            appended = append_all(self.lake.catalog, output.tables, commit_id, heights)
+            appended = append_all(self.lake.catalog, output.tables, commit_id, ranges)
         rows = [
             Commit(
                 stage=self.stage.name,
@@ -342,7 +345,7 @@ class LaneRun:
         """The moment at which it happens, or does not."""
         self.lease.check()
         failpoint("before_ledger")
-        self.lake.ledger.append(rows)
+        self.lake.ledger.append(rows, self.lease.confirm)
         failpoint("after_ledger")
         self.view = self.view.with_commits(rows)
 
@@ -358,11 +361,14 @@ class LaneRun:
             summary.from_height = row.base_height if summary.from_height is None else summary.from_height
         name = first.chain if len(rows) == 1 else f"{len(rows)} chains"
         for phase, seconds in timings.seconds.items():
-            self.progress.phase(
-                phase, seconds, chain=name, height=first.height, commit=first.commit_id, epoch=first.epoch, seq=first.seq
-            )
+            self.tell(phase, seconds, name, first)
         self.progress.advance(blocks, self.expected())
         self.note(first, blocks, appended, timings, len(rows))
+
+    def tell(self, phase: str, seconds: float, chain: str, commit: Commit, **more: object) -> None:
+        """A line of the log."""
+        fields = {"height": commit.height, "commit": commit.commit_id, "epoch": commit.epoch, "seq": commit.seq}
+        self.progress.phase(phase, seconds, chain=chain, **fields, **more)
 
     def note(self, first: Commit, blocks: int, appended: Mapping[str, Appended], timings: Timings, chains: int = 1) -> None:
         """A row of control.runs."""

@@ -41,7 +41,7 @@ def query(lake: "Lake", text: str, height: int | None = None, at: datetime | Non
     """The result of a query. Anything that could write is refused before it runs."""
     statement = text.strip().rstrip(";").strip()
     kind = check_readonly(statement)
-    if height is not None or at is not None:
+    if height is not None or at is not None or lake.pinned is not None:
         statement = _as_of(lake, statement, height, at)
     _register_functions(lake, statement)
     try:
@@ -62,7 +62,7 @@ def _register_functions(lake: "Lake", statement: str) -> None:
 def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None) -> str:
     """Replace the views by temporary ones that hold the past."""
     names = {f"{lake.namespace.prefix}{table.name}".lower(): table.name for table in lake.catalog.data_tables()}
-    snapshot = lake.snapshot()
+    snapshot = lake.pinned or lake.snapshot()
     used: dict[str, str] = {}
 
     def stand_in(match: "re.Match[str]") -> str:
