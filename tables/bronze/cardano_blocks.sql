@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height
 -- stages: bronze.cage
+-- retention: 30 days
 CREATE TABLE bronze.cardano_blocks (
   hash BINARY NOT NULL COMMENT 'Hash of the block',
   era INT NOT NULL COMMENT 'Era: 1 Byron, 2 Shelley, 3 Allegra, 4 Mary, 5 Alonzo, 6 Babbage, 7 Conway',

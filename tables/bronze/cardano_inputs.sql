@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, tx_index, role, position
 -- stages: bronze.cage
+-- retention: 30 days
 CREATE TABLE bronze.cardano_inputs (
   tx_index INT NOT NULL COMMENT 'Position of the transaction in the block',
   tx_id BINARY NOT NULL COMMENT 'Id of the transaction',

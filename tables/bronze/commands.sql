@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, tx_index
 -- stages: bronze.replica
+-- retention: 30 days
 CREATE TABLE bronze.commands (
   tx_index INT NOT NULL COMMENT 'Position in the delivery, from 0',
   group_name STRING NOT NULL COMMENT 'Log that the entry stands in: meta, data:user:00 to data:user:31, data:shared:00; before the Meta logs were united meta:system, meta:users, meta:jobs',

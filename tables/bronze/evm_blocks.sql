@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height
 -- stages: bronze.logs
+-- retention: 30 days
 CREATE TABLE bronze.evm_blocks (
   block_number BIGINT NOT NULL COMMENT 'Block',
   hash BINARY NOT NULL COMMENT 'Hash of the block',

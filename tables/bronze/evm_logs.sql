@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, log_id
 -- stages: bronze.logs
+-- retention: 30 days
 CREATE TABLE bronze.evm_logs (
   log_id BIGINT NOT NULL COMMENT 'Number of the log among all logs of the chain; shard = log_id >> 24, local = log_id & 0xffffff',
   block_number BIGINT NOT NULL COMMENT 'Block',

@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height
 -- stages: bronze.shards
+-- retention: 30 days
 CREATE TABLE bronze.shard_blocks (
   hash BINARY NOT NULL COMMENT 'Hash of the block',
   timestamp TIMESTAMP COMMENT 'Time of the block',

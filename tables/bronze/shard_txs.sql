@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, tx_index
 -- stages: bronze.shards
+-- retention: 30 days
 CREATE TABLE bronze.shard_txs (
   tx_index INT NOT NULL COMMENT 'Position in the block, from 0',
   hash BINARY NOT NULL COMMENT 'SHA-256 of the transaction',

@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, stream_id
 -- stages: bronze.sync
+-- retention: 30 days
 CREATE TABLE bronze.stream_answers (
   stream_id BINARY NOT NULL COMMENT 'Stream',
   first_tx INT NOT NULL COMMENT 'tx_index of its first miniblock in the pass',

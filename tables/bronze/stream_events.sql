@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, stream_id, minipool, tx_index, event_index
 -- stages: bronze.sync
+-- retention: 30 days
 CREATE TABLE bronze.stream_events (
   stream_id BINARY NOT NULL COMMENT 'Stream',
   tx_index INT NOT NULL COMMENT 'Miniblock that holds it, as in raw.transactions; -1 for the minipool',

@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, tx_index
 -- stages: bronze.sync
+-- retention: 30 days
 CREATE TABLE bronze.stream_miniblocks (
   stream_id BINARY NOT NULL COMMENT 'Stream',
   tx_index INT NOT NULL COMMENT 'Place in the pass, as in raw.transactions',

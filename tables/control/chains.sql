@@ -1,6 +1,7 @@
 -- The chains that the lake follows. The latest row of a chain holds.
 -- kind: control
 -- key: chain, at
+-- retention: 30 days
 CREATE TABLE control.chains (
   chain STRING NOT NULL COMMENT 'Name, unique in the lake',
   kind STRING NOT NULL COMMENT 'evm, comet, cardano, raft or river',

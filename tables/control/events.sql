@@ -1,6 +1,7 @@
 -- Event declarations by which logs are decoded. The latest row of a declaration and contract holds.
 -- kind: control
 -- key: declaration, contract, at
+-- retention: 30 days
 CREATE TABLE control.events (
   event STRING NOT NULL COMMENT 'Name of the event',
   declaration STRING NOT NULL COMMENT 'As in Solidity: Transfer(address indexed from, address indexed to, uint256 value)',

@@ -1,6 +1,7 @@
 -- What stopped, and why. The latest row of a stage and chain is its state; no row means ok.
 -- kind: control
 -- key: stage, chain, at
+-- retention: 30 days
 CREATE TABLE control.health (
   stage STRING NOT NULL COMMENT 'Stage',
   chain STRING NOT NULL COMMENT 'Chain',

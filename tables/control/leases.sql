@@ -1,6 +1,7 @@
 -- Who may write. The row with the highest epoch (and, within it, the latest time) holds the lane of a stage.
 -- kind: control
 -- key: stage, lane, epoch
+-- retention: 30 days
 CREATE TABLE control.leases (
   stage STRING NOT NULL COMMENT 'Stage',
   lane STRING NOT NULL COMMENT 'Lane of the stage',

@@ -2,6 +2,7 @@
 -- at most the commit's limit. Written only by compare-and-swap, never updated.
 -- kind: control
 -- key: stage, lane, seq, chain
+-- retention: 30 days
 CREATE TABLE control.ledger (
   stage STRING NOT NULL COMMENT 'Stage that committed, e.g. silver.cage',
   lane STRING NOT NULL COMMENT 'Chains that advance together; by default the chain itself',

@@ -2,6 +2,7 @@
 -- started row and no finished row was interrupted: run it again.
 -- kind: control
 -- key: id, at
+-- retention: 30 days
 CREATE TABLE control.maintenance (
   id STRING NOT NULL COMMENT 'One maintenance action',
   action STRING NOT NULL COMMENT 'optimize, gc, restore or migrate',

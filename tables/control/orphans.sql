@@ -1,6 +1,7 @@
 -- Rows that nobody can see, as last measured by garbage collection. Writers slow down, then stop, when there are too many.
 -- kind: control
 -- key: table_name, kind, at
+-- retention: 30 days
 CREATE TABLE control.orphans (
   table_name STRING NOT NULL COMMENT 'Physical table',
   kind STRING NOT NULL COMMENT 'orphan (attempt never committed), rolled_back, or old_base',

@@ -1,6 +1,7 @@
 -- What each batch took. Metrics only: nothing depends on it, and a killed run may miss its last rows.
 -- kind: control
 -- key: run_id, commit_id
+-- retention: 30 days
 CREATE TABLE control.runs (
   run_id STRING NOT NULL COMMENT 'One run of one stage',
   stage STRING NOT NULL COMMENT 'Stage',

@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height
 -- stages: gold.logs
+-- retention: 30 days
 CREATE TABLE gold.block_meta (
   block_number BIGINT NOT NULL COMMENT 'Block',
   hash BINARY NOT NULL COMMENT 'Hash of the block',

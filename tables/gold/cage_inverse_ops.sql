@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, op_index
 -- stages: gold.cage
+-- retention: 30 days
 CREATE TABLE gold.cage_inverse_ops (
   op_index INT NOT NULL COMMENT 'Position among the operations of the block',
   op STRING NOT NULL COMMENT 'insert_token, set_root (the whole state of the token), delete_token, trie_insert, trie_delete, insert_request or delete_request',

@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, log_id
 -- stages: gold.decoded
+-- retention: 30 days
 CREATE TABLE gold.decoded_events (
   log_id BIGINT NOT NULL COMMENT 'Number of the log in bronze.evm_logs',
   block_number BIGINT NOT NULL COMMENT 'Block',

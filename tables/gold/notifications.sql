@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, offset
 -- stages: gold.sync
+-- retention: 30 days
 CREATE TABLE gold.notifications (
   offset BIGINT NOT NULL COMMENT 'Number of the notification in the chain, from 1, without gaps',
   stream_id BINARY NOT NULL COMMENT 'Stream',

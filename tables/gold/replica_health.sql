@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, group_name
 -- stages: gold.replica
+-- retention: 30 days
 CREATE TABLE gold.replica_health (
   group_name STRING NOT NULL COMMENT 'Log',
   status STRING NOT NULL COMMENT 'caught_up, or catching_up while entries are pending; a replica whose stages are degraded is told by control.health',

@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, stream_id
 -- stages: gold.sync
+-- retention: 30 days
 CREATE TABLE gold.stream_sync_state (
   stream_id BINARY NOT NULL COMMENT 'Stream',
   snapshot_miniblock BIGINT NOT NULL COMMENT 'Number of the last miniblock with a snapshot',

@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, permanent_index, stream_id
 -- stages: gold.shards
+-- retention: 30 days
 CREATE TABLE gold.streams_by_node (
   permanent_index INT NOT NULL COMMENT 'Node',
   stream_id BINARY NOT NULL COMMENT 'Stream',

@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, stream_id
 -- stages: gold.sync
+-- retention: 30 days
 CREATE TABLE gold.sync_gaps (
   stream_id BINARY NOT NULL COMMENT 'Stream',
   from_miniblock BIGINT NOT NULL COMMENT 'First number that is missing',

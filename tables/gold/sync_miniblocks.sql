@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, tx_index
 -- stages: gold.sync
+-- retention: 30 days
 CREATE TABLE gold.sync_miniblocks (
   stream_id BINARY NOT NULL COMMENT 'Stream',
   tx_index INT NOT NULL COMMENT 'Place in the pass, as in raw.transactions',

@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height
 -- stages: gold.sync
+-- retention: 30 days
 CREATE TABLE gold.sync_passes (
   first_offset BIGINT NOT NULL COMMENT 'Offset of the first notification of the pass, or of the next one if it has none',
   notifications BIGINT NOT NULL COMMENT 'Notifications in it',

@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, stream_id, tx_index, event_index
 -- stages: gold.sync
+-- retention: 30 days
 CREATE TABLE gold.sync_quarantine (
   stream_id BINARY NOT NULL COMMENT 'Stream; it waits for a sound miniblock of this number',
   tx_index INT NOT NULL COMMENT 'Place of the miniblock in raw.transactions; -1 for an event of a minipool',

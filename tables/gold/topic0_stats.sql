@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, topic0
 -- stages: gold.logs
+-- retention: 30 days
 CREATE TABLE gold.topic0_stats (
   topic0 BINARY NOT NULL COMMENT 'First topic of the logs: the hash of the event signature',
   logs BIGINT NOT NULL COMMENT 'Logs with this signature in the window',

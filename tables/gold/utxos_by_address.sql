@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, address, tx_id, tx_index
 -- stages: gold.cage
+-- retention: 30 days
 CREATE TABLE gold.utxos_by_address (
   address BINARY NOT NULL COMMENT 'Address, as bytes',
   tx_id BINARY NOT NULL COMMENT 'Transaction that made the output',

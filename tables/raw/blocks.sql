@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height
 -- stages: raw.logs, raw.shards, raw.cage, raw.replica, raw.sync
+-- retention: 30 days
 CREATE TABLE raw.blocks (
   hash BINARY NOT NULL COMMENT 'Hash of the block',
   parent_hash BINARY NOT NULL COMMENT 'Hash of the block before it; zeros for the first',

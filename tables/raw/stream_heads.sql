@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, stream_id
 -- stages: raw.sync
+-- retention: 30 days
 CREATE TABLE raw.stream_heads (
   stream_id BINARY NOT NULL COMMENT 'Stream',
   minipool_gen BIGINT NOT NULL COMMENT 'Number of the next miniblock to fetch',

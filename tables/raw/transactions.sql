@@ -3,6 +3,7 @@
 -- kind: event
 -- key: chain, height, tx_index
 -- stages: raw.logs, raw.shards, raw.cage, raw.replica, raw.sync
+-- retention: 30 days
 CREATE TABLE raw.transactions (
   block_hash BINARY NOT NULL COMMENT 'Hash of the block',
   parent_hash BINARY NOT NULL COMMENT 'Hash of the block before it',

@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, group_name
 -- stages: silver.replica
+-- retention: 30 days
 CREATE TABLE silver.applied (
   group_name STRING NOT NULL COMMENT 'Log',
   applied_index BIGINT NOT NULL COMMENT 'Last entry received: applied in the words of Raft, carried out or pending',

@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, tx_id, tx_index
 -- stages: silver.cage
+-- retention: 30 days
 CREATE TABLE silver.cage_requests (
   tx_id BINARY NOT NULL COMMENT 'Transaction that made the request',
   tx_index INT NOT NULL COMMENT 'Number of the output that is the request',

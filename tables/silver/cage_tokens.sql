@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, token_id
 -- stages: silver.cage
+-- retention: 30 days
 CREATE TABLE silver.cage_tokens (
   token_id BINARY NOT NULL COMMENT 'Asset name under the policy of the cage',
   owner BINARY NOT NULL COMMENT 'Key hash of the owner, 28 bytes',

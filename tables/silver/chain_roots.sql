@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height
 -- stages: silver.cage
+-- retention: 30 days
 CREATE TABLE silver.chain_roots (
   utxo_root BINARY COMMENT 'Root of the compact sparse Merkle tree over the UTxO set; NULL if it is empty',
   utxo_count BIGINT NOT NULL COMMENT 'Unspent outputs',

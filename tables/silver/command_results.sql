@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, group_name, log_index
 -- stages: silver.replica
+-- retention: 30 days
 CREATE TABLE silver.command_results (
   group_name STRING NOT NULL COMMENT 'Log that the command stands in',
   log_index BIGINT NOT NULL COMMENT 'Position in that log',

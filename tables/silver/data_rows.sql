@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, group_name, table_id, row_key
 -- stages: silver.replica
+-- retention: 30 days
 CREATE TABLE silver.data_rows (
   group_name STRING NOT NULL COMMENT 'Shard that holds the row',
   table_id STRING NOT NULL COMMENT 'Table, namespace.table',

@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, meta_index, kind, id
 -- stages: silver.replica
+-- retention: 30 days
 CREATE TABLE silver.meta_changes (
   meta_index BIGINT NOT NULL COMMENT 'Meta index of the command',
   kind STRING NOT NULL COMMENT 'namespace, table, user, storage, job or job_node',

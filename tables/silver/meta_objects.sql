@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, kind, id
 -- stages: silver.replica
+-- retention: 30 days
 CREATE TABLE silver.meta_objects (
   kind STRING NOT NULL COMMENT 'namespace, table, user, storage, job or job_node',
   id STRING NOT NULL COMMENT 'Its name; of a table namespace.table, of a job node job/node',

@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, group_name, log_index
 -- stages: silver.replica
+-- retention: 30 days
 CREATE TABLE silver.pending_commands (
   group_name STRING NOT NULL COMMENT 'Shard',
   log_index BIGINT NOT NULL COMMENT 'Position in its log',

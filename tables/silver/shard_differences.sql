@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, difference
 -- stages: silver.shards
+-- retention: 30 days
 CREATE TABLE silver.shard_differences (
   difference INT NOT NULL COMMENT 'Number of the difference in its block, from 0',
   tx_index INT COMMENT 'Transaction; NULL for the block as a whole',

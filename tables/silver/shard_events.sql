@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, tx_index, event_index
 -- stages: silver.shards
+-- retention: 30 days
 CREATE TABLE silver.shard_events (
   tx_index INT NOT NULL COMMENT 'Position of the transaction in the block',
   event_index INT NOT NULL COMMENT 'Position of the event in the result, which is that of the miniblock in the batch',

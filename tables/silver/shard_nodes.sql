@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, permanent_index
 -- stages: silver.shards
+-- retention: 30 days
 CREATE TABLE silver.shard_nodes (
   permanent_index INT NOT NULL COMMENT 'Number of the node, for ever; silver.streams refers to it',
   address BINARY NOT NULL COMMENT 'Address, 20 bytes',

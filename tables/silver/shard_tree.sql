@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, prefix
 -- stages: silver.shards
+-- retention: 30 days
 CREATE TABLE silver.shard_tree (
   prefix STRING NOT NULL COMMENT 'First hex digits of the paths in the subtree; empty for the root',
   leaves BIGINT NOT NULL COMMENT 'Streams in the subtree',

@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, stream_id
 -- stages: silver.shards
+-- retention: 30 days
 CREATE TABLE silver.streams (
   stream_id BINARY NOT NULL COMMENT 'Id of the stream, 32 bytes; the first is its type',
   last_miniblock_hash BINARY NOT NULL COMMENT 'Hash of the last miniblock',

@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, token_id, key
 -- stages: silver.cage
+-- retention: 30 days
 CREATE TABLE silver.trie_facts (
   token_id BINARY NOT NULL COMMENT 'Token that the trie belongs to',
   key BINARY NOT NULL COMMENT 'Key',

@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, token_id, bucket, path
 -- stages: silver.cage
+-- retention: 30 days
 CREATE TABLE silver.trie_nodes (
   token_id BINARY NOT NULL COMMENT 'Token that the trie belongs to',
   bucket STRING NOT NULL COMMENT 'The first eight digits of the path at most: rows are looked up by it',

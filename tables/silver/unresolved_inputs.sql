@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, spent_tx_id, spent_tx_index
 -- stages: silver.cage
+-- retention: 30 days
 CREATE TABLE silver.unresolved_inputs (
   tx_index INT NOT NULL COMMENT 'Position of the spending transaction in the block',
   tx_id BINARY NOT NULL COMMENT 'The spending transaction',

@@ -2,6 +2,7 @@
 -- kind: state
 -- key: chain, bucket, path
 -- stages: silver.cage
+-- retention: 30 days
 CREATE TABLE silver.utxo_nodes (
   bucket STRING NOT NULL COMMENT 'The first 15 digits of the path at most: rows are looked up by it',
   path STRING NOT NULL COMMENT 'Hex digits that all keys under the row begin with; a key is the CBOR of a TxIn',

@@ -45,20 +45,33 @@ def test_drift_is_an_error_that_says_how_to_fix_it_and_a_migration_does(make_lak
     lake = make_lake()
     name = lake.namespace.store("silver.test_totals")
     lake.spark.sql(f"ALTER TABLE {name} ADD COLUMNS (surprise STRING)")
+    lake.spark.sql(f"ALTER TABLE {name} CLUSTER BY (_chain)")
+    lake.spark.sql(f"ALTER TABLE {name} ADD CONSTRAINT odd CHECK (total <> 3)")
+    lake.spark.sql(f"ALTER TABLE {name} SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 40 days')")
     lake.catalog._marked = lambda digest: False  # type: ignore[method-assign]
-    with pytest.raises(BadInput, match="unknown surprise; add a numbered file to tables/migrations"):
+    with pytest.raises(BadInput, match="add a numbered file to tables/migrations") as caught:
         lake.catalog.ensure()
+    for part in (
+        "unknown surprise;",
+        "unknown constraint odd;",
+        "clustered by (_chain), declared ();",
+        "is interval 40 days, declared",
+    ):
+        assert part in str(caught.value)
     (tmp_path / "migrations").mkdir()
     (tmp_path / "migrations" / "0001_know_the_surprise.sql").write_text(
         "-- The column is declared now.\nALTER TABLE store.silver_test_totals ADD COLUMN surprise STRING;\n"
         "ALTER TABLE store.silver_test_totals ADD COLUMN more BIGINT COMMENT 'a; b';\n"
+        "ALTER TABLE store.silver_test_totals DROP CONSTRAINT IF EXISTS odd;\n"
+        "ALTER TABLE store.silver_test_totals CLUSTER BY NONE;\n"
+        "ALTER TABLE store.silver_test_totals SET TBLPROPERTIES ('delta.logRetentionDuration' = 'interval 30 days');\n"
     )
     declared = lake.catalog.tables["silver.test_totals"]
     from chainlake.lake.ddl import Column
 
     extra = (Column("surprise", "STRING", True, "x"), Column("more", "BIGINT", True, "y"))
     lake.catalog.tables["silver.test_totals"] = type(declared)(**{**vars(declared), "columns": declared.columns + extra})
-    lake.catalog._directories.append(tmp_path)
+    lake.catalog.directories.append(tmp_path)
     assert lake.catalog.ensure(), "applied, repeatable on the column that was there, and in agreement"
     assert [row["number"] for row in lake.control.read("migrations")] == [1]
     assert lake.catalog.ensure() and len(lake.control.read("migrations")) == 1, "once"

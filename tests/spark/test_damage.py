@@ -1,12 +1,14 @@
 """Damage done around the ledger: `verify` finds each kind, `restore` repairs what Delta still has and says what it cannot."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from chainlake.errors import BadInput
 from chainlake.lake import Lake
+from chainlake.lake.ddl import Column
 from chainlake.lake.home import Home
 from chainlake.lake.names import physical
 from chainlake.lake.restore import restore, unfinished
@@ -119,3 +121,22 @@ def test_a_corrupt_ledger_is_refused_with_one_line_and_named_by_verify(frail: La
     assert "unknown kind 'nonsense'" in found(frail)
     frail.spark.sql(f"RESTORE TABLE {frail.ledger.table} TO VERSION AS OF {version}").collect()
     assert balances(frail, CHAIN) == before
+
+
+def test_a_restore_to_before_a_migration_keeps_what_the_migration_changed(frail: Lake, tmp_path: Path) -> None:
+    (tmp_path / "migrations").mkdir()
+    (tmp_path / "migrations" / "0001_know_more.sql").write_text(
+        "ALTER TABLE store.silver_test_totals ADD COLUMN more BIGINT COMMENT 'Later';\n"
+        "ALTER TABLE store.silver_test_totals ADD CONSTRAINT Positive CHECK (total >= 0);\n"
+    )
+    catalog = frail.catalog
+    declared = catalog.tables["silver.test_totals"]
+    more = (*declared.columns, Column("more", "BIGINT", True, "Later"))
+    catalog.tables[declared.name] = replace(declared, columns=more, checks=(("Positive", "total >= 0"),))
+    catalog.directories.append(tmp_path)
+    assert catalog.ensure()
+    frail.spark.sql(f"DELETE FROM {frail.namespace.store('silver.test_totals')} WHERE _height = 6")
+    done = restore(frail, "silver.test", CHAIN, 2)
+    assert done.lost == [] and done.carried["silver_test_totals"] == 8 + 2, "heights 9 to 16, two of them once more: rolled back"
+    check_whole(frail, 16)
+    catalog._check_drift()

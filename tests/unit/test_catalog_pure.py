@@ -27,6 +27,7 @@ STATE = parse(
 -- kind: state
 -- key: chain, k
 -- stages: silver.test
+-- retention: 30 days
 CREATE TABLE silver.things (k STRING NOT NULL COMMENT 'Key', value STRING NOT NULL COMMENT 'Its value');""",
     "state",
 )
@@ -35,6 +36,7 @@ EVENT = parse(
 -- kind: event
 -- key: chain, height
 -- stages: silver.test, gold.test
+-- retention: 30 days
 CREATE TABLE silver.happened (value STRING NOT NULL COMMENT 'What');""",
     "event",
 )

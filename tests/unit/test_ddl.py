@@ -1,14 +1,16 @@
 """The files in tables/ are read as they are meant, wrong ones are refused with the reason, and a drifted table is noticed."""
 
 import re
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import types as T
 
 from chainlake.errors import BadInput
-from chainlake.lake.catalog import _simple, drift
 from chainlake.lake.ddl import KINDS, Column, Table, load, parse
+from chainlake.lake.drift import Physical, drift, properties, simple
 from chainlake.lake.names import LAYERS
 from chainlake.paths import tables_dir
 
@@ -17,6 +19,7 @@ WHOLE = """-- Streams as they are now,
 -- kind: state
 -- key: chain, stream_id
 -- stages: silver.a, silver.b
+-- retention: 90 days
 CREATE TABLE silver.things (
   stream_id BINARY NOT NULL COMMENT 'Who (20 bytes), or 32, of old ones: see docs',
   nodes ARRAY<STRUCT<address: BINARY, tags: MAP<STRING, ARRAY<INT>>>> COMMENT 'Nested <types>, with commas',
@@ -30,9 +33,12 @@ TBLPROPERTIES ('delta.checkpointInterval' = '10', 'note' = 'a, b (c)');
 """
 
 
-def things(*columns: str, header: str = "-- kind: event\n-- key: chain, height\n-- stages: raw.x", tail: str = "") -> str:
+HEADER = "-- kind: event\n-- key: chain, height\n-- stages: raw.x"
+
+
+def things(*columns: str, header: str = HEADER, tail: str = "", retention: str = "7 days") -> str:
     lines = ",\n  ".join(columns or ("a STRING COMMENT 'x'",))
-    return f"-- Things.\n{header}\nCREATE TABLE raw.things (\n  {lines}\n){tail};\n"
+    return f"-- Things.\n{header}\n-- retention: {retention}\nCREATE TABLE raw.things (\n  {lines}\n){tail};\n"
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +52,7 @@ def test_a_whole_declaration_is_read() -> None:
     assert table.description == "Streams as they are now, after each block."
     assert table.key == ("chain", "stream_id") and table.state_key == ("stream_id",)
     assert table.stages == ("silver.a", "silver.b")
+    assert table.retention == timedelta(days=90)
     assert table.columns == (
         Column("stream_id", "BINARY", False, "Who (20 bytes), or 32, of old ones: see docs"),
         Column("nodes", "ARRAY<STRUCT<address: BINARY, tags: MAP<STRING, ARRAY<INT>>>>", True, "Nested <types>, with commas"),
@@ -103,6 +110,10 @@ def test_a_check_may_compare_and_be_followed_by_more(condition: str, after: str)
         (
             things(header="-- kind: event\n-- key: chain, b\n-- stages: raw.x"),
             "'b' in key or CLUSTER BY is no column of raw.things",
+        ),
+        *(
+            (things(retention=text), f"retention is {text!r}; write '-- retention: '")
+            for text in ("", "week", "0 days", "-1 days", "2.5 days")
         ),
         (things(tail="\nCLUSTER BY (nope)"), "'nope' in key or CLUSTER BY is no column of raw.things"),
         (things("a STRING"), "column 'a STRING' must read: name TYPE [NOT NULL] COMMENT 'text'"),
@@ -277,32 +288,70 @@ SPARK_TYPES: list[tuple[str, T.DataType]] = [
 
 @pytest.mark.parametrize(("declared", "spark"), SPARK_TYPES, ids=[declared for declared, _ in SPARK_TYPES])
 def test_a_declared_type_is_known_as_spark_prints_it(declared: str, spark: T.DataType) -> None:
-    assert _simple(declared) == spark.simpleString()
+    assert simple(declared) == spark.simpleString()
 
 
 def test_every_type_in_use_is_one_that_spark_prints(tables: dict[str, Table]) -> None:
-    """A declared type that `_simple` does not bring to Spark's spelling would look like drift for ever."""
+    """A declared type that `simple` does not bring to Spark's spelling would look like drift for ever."""
     words = {"string", "binary", "bigint", "int", "smallint", "tinyint", "boolean", "double", "float", "date", "timestamp"}
     for table in tables.values():
         for column in table.stored:
-            simple = _simple(column.type)
-            assert " " not in simple, f"{table.name}.{column.name} {simple}"
-            plain = re.sub(r"(?<=[<,])\w+:", "", re.sub(r"decimal\(\d+,\d+\)", "string", simple))
-            assert set(re.findall(r"\w+", plain)) <= words | {"array", "map", "struct"}, f"{table.name}.{column.name} {simple}"
+            printed = simple(column.type)
+            assert " " not in printed, f"{table.name}.{column.name} {printed}"
+            plain = re.sub(r"(?<=[<,])\w+:", "", re.sub(r"decimal\(\d+,\d+\)", "string", printed))
+            assert set(re.findall(r"\w+", plain)) <= words | {"array", "map", "struct"}, f"{table.name}.{column.name} {printed}"
 
 
-def found(*columns: Column) -> dict[str, tuple[str, bool]]:
-    return {column.name: (_simple(column.type), column.nullable) for column in columns}
+def found(table: Table) -> Physical:
+    """The table as it is when it was made from its declaration."""
+    columns = {column.name: (simple(column.type), column.nullable) for column in table.stored}
+    checks = {f"delta.constraints.{name}": rule for name, rule in table.checks}
+    return Physical(columns, {**properties(table), **checks}, table.cluster_by)
 
 
 def test_a_table_as_declared_has_no_drift(tables: dict[str, Table]) -> None:
     for table in [*tables.values(), parse(WHOLE, "here")]:
-        assert drift(found(*table.stored), table.stored) == ""
+        assert drift(found(table), table) == ""
 
 
 def test_drift_names_missing_unknown_and_changed_columns() -> None:
-    a, b, c = (Column(name, "INT", True, "x") for name in "abc")
-    assert drift(found(a), [a, b, c]) == "missing b, c"
-    assert drift(found(a, b), [a]) == "unknown b"
-    assert drift({"a": ("string", True)}, [a]) == "a is string, declared INT"
-    assert drift({"a": ("string", True), "c": ("int", True)}, [a, b]) == "missing b; unknown c; a is string, declared INT"
+    a, b, c = (f"{name} INT COMMENT 'x'" for name in "abc")
+    one, two, three = (parse(things(*columns), "here") for columns in ((a,), (a, b), (a, b, c)))
+    text, odd = parse(things("a STRING COMMENT 'x'"), "here"), parse(things("a STRING COMMENT 'x'", c), "here")
+    assert drift(found(one), three) == "missing b, c"
+    assert drift(found(two), one) == "unknown b"
+    assert drift(found(text), one) == "a is string, declared INT"
+    assert drift(found(odd), two) == "missing b; unknown c; a is string, declared INT"
+
+
+def test_drift_names_columns_that_may_be_null_and_should_not_or_the_other_way() -> None:
+    may, must_not = (parse(things(f"a INT{text} COMMENT 'x'"), "here") for text in ("", " NOT NULL"))
+    assert drift(found(may), must_not) == "a may be NULL, declared with NOT NULL"
+    assert drift(found(must_not), may) == "a must not be NULL, declared without NOT NULL"
+
+
+def test_drift_names_constraints() -> None:
+    whole = parse(WHOLE, "here")
+    bare, other = replace(whole, checks=()), replace(whole, checks=(("ID_length", "length(stream_id) > 0"),))
+    assert drift(found(bare), whole) == "constraint id_length is missing"
+    assert drift(found(whole), bare) == "unknown constraint id_length"
+    assert drift(found(whole), other) == (
+        "constraint id_length is CHECK (length(stream_id) IN (20, 32)), declared CHECK (length(stream_id) > 0)"
+    )
+    spaced = replace(whole, checks=(("id_length", "length( `stream_id` )  IN (20,32)"),))
+    assert drift(found(spaced), whole) == "", "as a workspace may write it"
+    assert drift(found(bare), whole, checks=False) == "", "bases have none"
+
+
+def test_drift_names_clustering_and_properties() -> None:
+    whole = parse(WHOLE, "here")
+    assert drift(replace(found(whole), cluster_by=("_chain",)), whole) == "clustered by (_chain), declared (_chain, stream_id)"
+    kept = drift(found(whole), replace(whole, retention=timedelta(days=7)))
+    assert kept == "; ".join(
+        f"property delta.{name} is interval 90 days, declared interval 7 days"
+        for name in ("logRetentionDuration", "deletedFileRetentionDuration")
+    )
+    gone = {name: value for name, value in found(whole).properties.items() if name != "note"}
+    assert drift(replace(found(whole), properties=gone), whole) == "property note is not set, declared a, b (c)"
+    more = {**found(whole).properties, "delta.feature.clustering": "supported"}
+    assert drift(replace(found(whole), properties=more), whole) == "", "Delta adds some of its own"

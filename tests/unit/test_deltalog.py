@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from chainlake.lake.deltalog import DeltaLog, never_written, writes_since_packed
@@ -52,3 +54,34 @@ def test_a_commit_is_found_by_its_mark(tmp_path: Path) -> None:
     assert found is not None
     assert (found.version, found.rows) == (3, 3)
     assert log.version_of("commit", 61) is None
+
+
+def clustered(*columns: str, removed: bool = False) -> dict[str, object]:
+    told = json.dumps({"clusteringColumns": [[column] for column in columns]})
+    return {"domain": "delta.clustering", "configuration": told, "removed": removed}
+
+
+def test_the_newest_word_on_clustering_counts(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "CREATE TABLE", "WRITE", "CLUSTER BY", "WRITE")
+    assert log.clustering() == ()
+
+    def tell(version: int, action: dict[str, object]) -> None:
+        with (tmp_path / "_delta_log" / f"{version:020d}.json").open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"domainMetadata": action}) + "\n")
+
+    tell(0, clustered("_chain"))
+    assert log.clustering() == ("_chain",)
+    tell(2, clustered("_chain", "stream_id"))
+    assert log.clustering() == ("_chain", "stream_id")
+    tell(3, clustered("_chain", removed=True))
+    assert log.clustering() == ()
+
+
+def test_clustering_is_found_in_a_checkpoint_when_its_action_is_cleaned_away(tmp_path: Path) -> None:
+    log = log_of(tmp_path, "CREATE TABLE", "WRITE", "WRITE")
+    place = tmp_path / "_delta_log"
+    actions = pa.table({"domainMetadata": [None, clustered("_chain", "_height")], "txn": ["x", None]})
+    pq.write_table(actions, place / f"{1:020d}.checkpoint.parquet")
+    (place / "_last_checkpoint").write_text(json.dumps({"version": 1}), encoding="utf-8")
+    (place / f"{0:020d}.json").unlink()
+    assert log.clustering() == ("_chain", "_height")

@@ -17,6 +17,7 @@ TABLE = parse(
 -- kind: event
 -- key: chain, height
 -- stages: silver.test
+-- retention: 30 days
 CREATE TABLE silver.happened (value STRING NOT NULL COMMENT 'What');""",
     "event",
 )

@@ -31,6 +31,7 @@ DDL = """-- A benchmark table.
 -- kind: state
 -- key: chain, id
 -- stages: silver.bench
+-- retention: 30 days
 CREATE TABLE {name} (
   id BIGINT NOT NULL COMMENT 'Key',
   value STRING COMMENT 'What it holds'

@@ -6,8 +6,7 @@ that this was done, and opening a lake then costs one look.
 
 import hashlib
 import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,20 +17,14 @@ from pyspark.sql.types import StructType
 from chainlake.errors import BadInput
 from chainlake.lake import views
 from chainlake.lake.control import ControlTables
-from chainlake.lake.ddl import Column, Table, load
-from chainlake.lake.delta_rs import schema_of
+from chainlake.lake.ddl import Table, load
+from chainlake.lake.delta_rs import physical_of
 from chainlake.lake.deltalog import DeltaLog
+from chainlake.lake.drift import CONSTRAINT, Physical, drift, properties
 from chainlake.lake.migrations import find, migrate
 from chainlake.lake.names import SCHEMAS, Namespace, physical
 from chainlake.lake.visibility import Commit, LedgerView
 from chainlake.paths import tables_dir
-
-PROPERTIES = {
-    "delta.enableDeletionVectors": "false",
-    "delta.checkpointInterval": "100",
-    "delta.logRetentionDuration": "interval 30 days",
-    "delta.deletedFileRetentionDuration": "interval 30 days",
-}
 
 
 class Catalog:
@@ -41,10 +34,10 @@ class Catalog:
         self._spark = spark
         self.namespace = namespace
         self.location = location
-        self._directories = list(directories)
+        self.directories = list(directories)
         self.control = ControlTables(spark, namespace, location)
         self.tables = {name: table for name, table in load(tables_dir()).items() if table.is_control}
-        for directory in self._directories:
+        for directory in self.directories:
             self.tables.update(load(directory))
 
     def table(self, name: str) -> Table:
@@ -86,7 +79,7 @@ class Catalog:
         for schema in SCHEMAS:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.namespace.schema(schema)}")
         fresh = self._make_tables()
-        migrate(self._spark, self, self._directories, fresh)
+        migrate(self._spark, self, self.directories, fresh)
         self._check_drift()
         self._spark.sql(views.visible_view(self.namespace))
         self.make_views()
@@ -96,7 +89,7 @@ class Catalog:
     def digest(self) -> str:
         """What the declarations say, in short."""
         text = json.dumps({name: [repr(table), views.shown_columns(table)] for name, table in sorted(self.tables.items())})
-        changes = [migration.digest for migration in find(self._directories)]
+        changes = [migration.digest for migration in find(self.directories)]
         return hashlib.sha256(f"{text}{changes}{self.location}".encode()).hexdigest()[:16]
 
     def make_views(self, ledger: LedgerView | None = None, only: Iterable[Table] | None = None) -> None:
@@ -111,8 +104,11 @@ class Catalog:
 
     def assert_properties(self, stored: str) -> None:
         """Set retention and other properties again, since RESTORE reverts them."""
-        properties = _properties(self.declared(stored))
-        self._spark.sql(f"ALTER TABLE {self.full_name(stored)} SET TBLPROPERTIES ({properties})")
+        self._spark.sql(f"ALTER TABLE {self.full_name(stored)} SET TBLPROPERTIES ({_assigned(self.declared(stored))})")
+
+    def has_constraint(self, schema: str, name: str, check: str) -> bool:
+        """Whether a physical table has a CHECK of that name."""
+        return f"{CONSTRAINT}{check.lower()}" in self._physical(schema, name).properties
 
     def declared(self, stored: str) -> Table:
         """The declaration behind a physical table."""
@@ -149,32 +145,36 @@ class Catalog:
         cluster = f" CLUSTER BY ({', '.join(table.cluster_by)})" if table.cluster_by else ""
         comment = views.quoted(table.description)
         checks = table.checks if path and name == physical(table.name) else ()
-        rules = (f"'delta.constraints.{check}' = '{views.quoted(rule)}'" for check, rule in checks)
-        properties = ", ".join([_properties(table), *rules])
+        rules = (f"'{CONSTRAINT}{check}' = '{views.quoted(rule)}'" for check, rule in checks)
+        assigned = ", ".join([_assigned(table), *rules])
         return (
             f"CREATE TABLE IF NOT EXISTS {full} ({columns}) USING DELTA{cluster}{location}"
-            f" COMMENT '{comment}' TBLPROPERTIES ({properties})"
+            f" COMMENT '{comment}' TBLPROPERTIES ({assigned})"
         )
 
     def _check_drift(self) -> None:
-        """The physical columns are the declared ones, or an error that says how to make them so."""
+        """The physical tables are the declared ones, or an error that says how to make them so."""
         names = [("control", t.name.split(".")[1], t) for t in self.tables.values() if t.is_control]
         names += [("store", stored, t) for t in self.data_tables() for stored in self.physical_tables(t)]
         with ThreadPoolExecutor(4) as pool:
-            found = list(pool.map(lambda one: drift(self._physical_columns(one[0], one[1]), one[2].stored), names))
-        for (schema, stored, table), difference in zip(names, found, strict=True):
-            if difference:
+            found = list(pool.map(lambda one: self._physical(one[0], one[1]), names))
+        for (schema, stored, table), physically in zip(names, found, strict=True):
+            if difference := drift(physically, table, checks=stored == physical(table.name)):
                 raise BadInput(
                     f"{self.namespace.schema(schema)}.{stored} differs from tables/{table.name.replace('.', '/')}.sql:"
                     f" {difference}; add a numbered file to tables/migrations that changes the table, or undo the change"
                     f" to the declaration"
                 )
 
-    def _physical_columns(self, schema: str, name: str) -> dict[str, tuple[str, bool]]:
+    def _physical(self, schema: str, name: str) -> Physical:
         path = self._path(schema, name)
-        by_spark = f"{self.namespace.schema(schema)}.`{name}`"
-        found = StructType.fromJson(schema_of(path)) if path else self._spark.table(by_spark).schema
-        return {field.name: (field.dataType.simpleString(), field.nullable) for field in found.fields}
+        full = f"{self.namespace.schema(schema)}.`{name}`"
+        clustered = DeltaLog(self._spark, full, path).clustering()
+        if path is not None:
+            fields, configured = physical_of(path)
+            return Physical(_types(StructType.fromJson(fields)), configured, clustered)
+        detail = self._spark.sql(f"DESCRIBE DETAIL {full}").select("properties").collect()[0]
+        return Physical(_types(self._spark.table(full).schema), detail[0], clustered)
 
     def _path(self, schema: str, name: str) -> Path | None:
         return self.location / f"{self.namespace.prefix}{schema}" / name if self.location else None
@@ -190,19 +190,8 @@ class Catalog:
             list(pool.map(self._spark.sql, statements))
 
 
-def drift(found: Mapping[str, tuple[str, bool]], declared: Iterable[Column]) -> str:
-    """What differs between a physical table and its declaration, in words; empty if nothing does."""
-    wanted = {column.name: column for column in declared}
-    missing = [name for name in wanted if name not in found]
-    unknown = [name for name in found if name not in wanted]
-    changed = [
-        f"{name} is {found[name][0]}, declared {column.type}"
-        for name, column in wanted.items()
-        if name in found and found[name][0] != _simple(column.type)
-    ]
-    parts = [f"missing {', '.join(missing)}"] if missing else []
-    parts += [f"unknown {', '.join(unknown)}"] if unknown else []
-    return "; ".join(parts + changed)
+def _types(schema: StructType) -> dict[str, tuple[str, bool]]:
+    return {field.name: (field.dataType.simpleString(), field.nullable) for field in schema.fields}
 
 
 def usable_bases(table: Table, ledger: LedgerView) -> dict[str, Commit]:
@@ -215,14 +204,6 @@ def _constraint(full_name: str, name: str, condition: str) -> str:
     return f"ALTER TABLE {full_name} ADD CONSTRAINT `{name}` CHECK ({condition})"
 
 
-def _properties(table: Table) -> str:
-    packs_itself = not table.cluster_by and table.kind != "index"  # a clustered table would be rewritten at every append
-    merged = {**PROPERTIES, "delta.autoOptimize.autoCompact": str(packs_itself).lower(), **dict(table.properties)}
-    return ", ".join(f"'{key}' = '{value}'" for key, value in merged.items())
-
-
-def _simple(declared: str) -> str:
-    """A declared type as Spark prints it."""
-    text = re.sub(r"\s*([<>,:()])\s*", r"\1", declared.strip().lower())
-    text = re.sub(r"(?<=[<,])(\w+) (?=\w)", r"\1:", text)
-    return re.sub(r"\binteger\b", "int", re.sub(r"\blong\b", "bigint", text))
+def _assigned(table: Table) -> str:
+    """The properties of a table, as SQL sets them."""
+    return ", ".join(f"'{key}' = '{value}'" for key, value in properties(table).items())

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -34,9 +34,11 @@ class Appended:
     retries: int
 
 
-def checksum(table: Table) -> Column:
-    """An order-free checksum of rows as stored, without the commit that wrote them."""
-    columns = [_hashable(column.name, column.type) for column in table.stored if column.name != "_commit"]
+def checksum(table: Table, present: Collection[str] | None = None) -> Column:
+    """An order-free checksum of rows as stored, without the commit that wrote them. Columns that came later are NULL in older
+    rows, and NULL does not change it; so they may also be missing (not be `present`)."""
+    stored = [column for column in table.stored if column.name != "_commit" and (present is None or column.name in present)]
+    columns = [_hashable(column.name, column.type) for column in stored]
     return F.coalesce(F.bit_xor(F.xxhash64(*columns)), F.lit(0).cast("bigint"))
 
 

@@ -1,17 +1,19 @@
 """The files in tables/ are the single source of schema: this reads them.
 
-A file is a comment block (description, then `-- kind:`, `-- key:`, `-- stages:`) and one CREATE TABLE. Data tables get the
-kernel's columns in front, so that Delta always keeps statistics on them.
+A file is a comment block (description, then `-- kind:`, `-- key:`, `-- stages:`, `-- retention:`) and one CREATE TABLE. Data
+tables get the kernel's columns in front, so that Delta always keeps statistics on them.
 """
 
 import re
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from chainlake.errors import BadInput
 from chainlake.lake.names import split
 
 KINDS = ("event", "state", "index", "control")
+_HEADER = re.compile(r"(kind|key|stages|retention):")
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Table:
     kind: str
     key: tuple[str, ...]
     stages: tuple[str, ...]
+    retention: timedelta
     columns: tuple[Column, ...]
     checks: tuple[tuple[str, str], ...]
     cluster_by: tuple[str, ...]
@@ -77,8 +80,8 @@ class Table:
 def parse(text: str, source: str) -> Table:
     """The table that a DDL file declares."""
     comments = [line[2:].strip() for line in text.splitlines() if line.startswith("--")]
-    header = dict(line.split(":", 1) for line in comments if re.match(r"(kind|key|stages):", line))
-    description = " ".join(line for line in comments if not re.match(r"(kind|key|stages):", line))
+    header = dict(line.split(":", 1) for line in comments if _HEADER.match(line))
+    description = " ".join(line for line in comments if not _HEADER.match(line))
     statement = "\n".join(line for line in text.splitlines() if not line.startswith("--")).strip().rstrip(";").strip()
     name, body, tail = _statement(statement, source)
     kind = header.get("kind", "").strip()
@@ -93,6 +96,7 @@ def parse(text: str, source: str) -> Table:
         kind=kind,
         key=_names(header.get("key", "")),
         stages=_names(header.get("stages", "")),
+        retention=_retention(header.get("retention", ""), source),
         columns=columns,
         checks=tuple(_check(item, source) for item in items if item.upper().startswith("CONSTRAINT")),
         cluster_by=cluster_by,
@@ -169,6 +173,13 @@ def _check(item: str, source: str) -> tuple[str, str]:
     if not match:
         raise BadInput(f"{source}: constraint {item[:40]!r} must read: CONSTRAINT name CHECK (condition)")
     return match.group(1), match.group(2)
+
+
+def _retention(text: str, source: str) -> timedelta:
+    match = re.fullmatch(r"\s*([1-9]\d{0,4}) days?\s*", text)
+    if not match:
+        raise BadInput(f"{source}: retention is {text.strip()!r}; write '-- retention: 30 days', as long as Delta keeps versions")
+    return timedelta(days=int(match.group(1)))
 
 
 def _names(text: str) -> tuple[str, ...]:

@@ -38,11 +38,12 @@ def open_table(path: Path) -> DeltaRs:
     return DeltaRs(str(path))
 
 
-def schema_of(path: Path) -> dict[str, Any]:
-    """The table's columns, as Delta's log has them."""
+def physical_of(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
+    """The table's columns and properties, as Delta's log has them."""
     try:
-        found: dict[str, Any] = json.loads(open_table(path).schema().to_json())
-        return found
+        table = open_table(path)
+        columns: dict[str, Any] = json.loads(table.schema().to_json())
+        return columns, dict(table.metadata().configuration)
     except (DeltaError, OSError) as error:
         raise _unreadable(path, error) from None
 

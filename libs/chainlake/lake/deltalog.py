@@ -5,13 +5,15 @@ Local tables are read from their log directory, which costs microseconds; elsewh
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+CLUSTERING = "delta.clustering"
 LOOK_BACK = (20, 2000)
 HARMLESS = {
     "CREATE TABLE",
@@ -82,6 +84,22 @@ class DeltaLog:
         """Every version that the log still has, newest first."""
         return self._describe("") if self._log is None else self.newest(self.latest() + 1)
 
+    def clustering(self) -> tuple[str, ...]:
+        """The columns that the table is clustered by: the newest action that tells, in the newest checkpoint or after it."""
+        if self._log is None:
+            assert self._spark is not None, "only Spark knows where the table is"
+            return tuple(self._spark.sql(f"DESCRIBE DETAIL {self._table}").select("clusteringColumns").collect()[0][0])
+        start = self._checkpoint()
+        for version in range(self.latest(), start, -1):
+            for line in self._file(version).read_bytes().splitlines():
+                if CLUSTERING.encode() in line:
+                    return _clustered(json.loads(line)["domainMetadata"])
+        for part in self._log.glob(f"{start:020d}.checkpoint*.parquet"):
+            for action in pq.read_table(part, columns=["domainMetadata"]).to_pylist():
+                if (told := action["domainMetadata"]) and told["domain"] == CLUSTERING:
+                    return _clustered(told)
+        return ()
+
     def version_of(self, mark: str, value: int | str) -> Version | None:
         """The version that carries `value` under `mark` in its metadata, among the newest."""
         for count in LOOK_BACK:
@@ -106,6 +124,11 @@ class DeltaLog:
             "version", "operation", "userMetadata", "operationMetrics", "unix_millis(timestamp) AS at"
         ).collect()
         return [_version(row[0], row[1], row[2], row[3] or {}, row[4]) for row in rows]
+
+
+def _clustered(action: Mapping[str, Any]) -> tuple[str, ...]:
+    columns = [] if action.get("removed") else json.loads(action["configuration"])["clusteringColumns"]
+    return tuple(".".join(column) for column in columns)
 
 
 def never_written(versions: Sequence[Version]) -> bool:

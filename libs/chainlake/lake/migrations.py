@@ -1,7 +1,8 @@
 """Schema changes of an existing lake: numbered files in tables/migrations, applied once, in order, safe to repeat.
 
-A file holds `ALTER TABLE store.<physical> …` statements separated by `;`. Adding a column that is there already is skipped, so
-that a crash between a change and its record does no harm.
+A file holds `ALTER TABLE store.<physical> …` statements separated by `;`. Adding a column or a constraint that is there already
+is skipped, so that a crash between a change and its record does no harm, and a table that Delta's RESTORE took back to before a
+migration can have it again.
 """
 
 import hashlib
@@ -77,6 +78,14 @@ def migrate(spark: SparkSession, catalog: "Catalog", directories: Iterable[Path]
     return done
 
 
+def migrate_again(spark: SparkSession, catalog: "Catalog", stored: str) -> None:
+    """What migrations change in one table, once more: RESTORE takes its columns and constraints back too."""
+    for migration in find(catalog.directories):
+        for statement in migration.statements():
+            if re.match(rf"ALTER TABLE store\.{stored}\s", statement, re.IGNORECASE):
+                _apply(spark, catalog, statement)
+
+
 def _apply(spark: SparkSession, catalog: "Catalog", statement: str) -> None:
     match = re.match(r"ALTER TABLE (store|control)\.(\w+)\s+(.*)$", statement, re.DOTALL | re.IGNORECASE)
     if not match:
@@ -85,6 +94,9 @@ def _apply(spark: SparkSession, catalog: "Catalog", statement: str) -> None:
     full = f"{catalog.namespace.schema(schema.lower())}.`{name}`"
     column = re.match(r"ADD COLUMNS?\s*\(?\s*`?(\w+)", change, re.IGNORECASE)
     if column and column.group(1) in spark.table(full).columns:
+        return
+    check = re.match(r"ADD CONSTRAINT\s+`?(\w+)", change, re.IGNORECASE)
+    if check and catalog.has_constraint(schema.lower(), name, check.group(1)):
         return
     mark = json.dumps({"migration": name})
     spark.conf.set("spark.databricks.delta.commitInfo.userMetadata", mark)

@@ -4,7 +4,7 @@ Two axes of time: by block (`height`), and by what the lake believed when (`seq`
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -21,7 +21,6 @@ from chainlake.lake.visibility import ADVANCE, Commit, History, LedgerView, Visi
 if TYPE_CHECKING:
     from chainlake.lake.catalog import Catalog
 
-RETENTION = timedelta(days=30)
 FEW = 32
 
 
@@ -147,7 +146,7 @@ class Snapshot:
             for c in h.commits
             if c.kind == ADVANCE and stored in c.delta_versions  # others repeat the versions that they found
         ]
-        if not made or max(made)[1] <= now() - RETENTION:
+        if not made or max(made)[1] <= now() - table.retention:
             return self._spark.table(full)
         return self._spark.sql(f"SELECT * FROM {full} VERSION AS OF {max(made)[0]}")
 

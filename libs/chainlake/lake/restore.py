@@ -8,9 +8,11 @@ the chains concerned are rolled back to the last block that is whole.
 
 import secrets
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from chainlake.errors import BadInput, LakeError, first_line
@@ -20,6 +22,7 @@ from chainlake.lake.failpoint import failpoint
 from chainlake.lake.gc import allowed_counts
 from chainlake.lake.lease import Lease
 from chainlake.lake.maintenance import Maintenance
+from chainlake.lake.migrations import migrate_again
 from chainlake.lake.rollback import rollback
 from chainlake.lake.visibility import COMPACT, LedgerView
 
@@ -103,6 +106,7 @@ def _restore_table(lake: "Lake", maintenance: Maintenance, action: str, stored: 
             ) from None
         failpoint("restore_after_restore")
         steps = {v.mark["step"]: v.version for v in log.all() if v.mark.get("id") == action}
+    migrate_again(lake.spark, lake.catalog, stored)
     lake.catalog.assert_properties(stored)
     done.tables[stored] = version
     before = steps.get("restored", log.latest() + 1) - 1
@@ -116,7 +120,6 @@ def _restore_table(lake: "Lake", maintenance: Maintenance, action: str, stored: 
 def _carry(lake: "Lake", maintenance: Maintenance, action: str, stored: str, version: int, later: set[int]) -> int:
     """Append the rows of later attempts, committed or still under way: from the Delta version that each attempt made, or from
     the one just before the restore."""
-    full = lake.catalog.full_name(stored)
     contents, present = _contents(lake, stored), _present(lake, stored)
     sources: dict[int, list[int]] = {}
     carried = 0
@@ -126,12 +129,10 @@ def _carry(lake: "Lake", maintenance: Maintenance, action: str, stored: str, ver
             sources.setdefault(found[0], []).append(commit_id)
             carried += found[1]
     if sources:
-        parts = [
-            f"SELECT * FROM {full} VERSION AS OF {source} WHERE _commit IN ({', '.join(map(str, ids))})"
-            for source, ids in sources.items()
-        ]
+        rows = [_version(lake, stored, source).filter(F.col("_commit").isin(ids)) for source, ids in sources.items()]
+        together = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), rows)
         with maintenance.marked("restore", action, step="carried"):
-            lake.spark.sql(f"INSERT INTO {full} {' UNION ALL '.join(parts)}").collect()
+            together.write.format("delta").mode("append").saveAsTable(lake.catalog.full_name(stored))
     return carried
 
 
@@ -207,13 +208,16 @@ def _visible_ids(view: LedgerView) -> set[int]:
 
 def _readable(lake: "Lake", stored: str, version: int, commit_id: int) -> tuple[int, int, str]:
     """Rows and checksum of a commit, read in full from a version, or why they cannot be."""
-    full, table = lake.catalog.full_name(stored), lake.catalog.declared(stored)
     try:
-        source = lake.spark.sql(f"SELECT * FROM {full} VERSION AS OF {version} WHERE _commit = {commit_id}")
-        rows, digest = source.select(F.count(F.lit(1)), checksum(table)).collect()[0]
+        source = _version(lake, stored, version).filter(F.col("_commit") == commit_id)
+        rows, digest = source.select(F.count(F.lit(1)), checksum(lake.catalog.declared(stored), source.columns)).collect()[0]
         return int(rows), int(digest), ""
     except PySparkException as error:
         return 0, 0, first_line(error)
+
+
+def _version(lake: "Lake", stored: str, version: int) -> DataFrame:
+    return lake.spark.sql(f"SELECT * FROM {lake.catalog.full_name(stored)} VERSION AS OF {version}")
 
 
 def _heal_lost(lake: "Lake", lost: set[int], done: Restored, lease: Lease) -> None:

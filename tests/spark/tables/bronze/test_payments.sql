@@ -2,6 +2,7 @@
 -- kind: event
 -- key: chain, height, tx_index
 -- stages: bronze.test
+-- retention: 30 days
 CREATE TABLE bronze.test_payments (
   tx_index INT NOT NULL COMMENT 'Position in the block',
   account STRING NOT NULL COMMENT 'Who is paid',
