@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run test soak lint format bench cometbft clean clean-all
+.PHONY: help setup run fresh test soak lint format bench cometbft clean clean-all
 
 help:       ## list what you can make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -9,6 +9,9 @@ setup:      ## virtual environment, packages, Java and Delta JARs; does nothing 
 
 run: setup  ## make the demo chains, run every job, print what was built
 	@.venv/bin/lake up
+
+fresh: clean ## throw the lake away, then build it anew like make run
+	@$(MAKE) --no-print-directory run
 
 test: lint  ## everything that has to hold: style, types, tests
 	@.venv/bin/python -m pytest tests -n 2 --dist loadscope

@@ -118,3 +118,36 @@ def spans(
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, loc="upper left")
+
+
+def timeline(
+    times: Sequence[str],
+    line: Sequence[float],
+    counts: Mapping[str, Sequence[int]],
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    counted: str,
+) -> None:
+    """A line over time, and below it on the same axis how often things happened, a bar for each kind."""
+    import matplotlib.pyplot as plt
+
+    figure, (upper, lower) = plt.subplots(2, 1, sharex=True, figsize=(8, 4.4), height_ratios=(2, 1), layout="constrained")
+    places = range(len(times))
+    upper.step(places, list(line), where="mid", color=BLUE, marker="o", markersize=3)
+    upper.set(title=title, ylabel=ylabel)
+    upper.set_ylim(bottom=0)
+    width = 0.8 / max(1, len(counts))
+    for number, (name, values) in enumerate(counts.items()):
+        shift = (number - (len(counts) - 1) / 2) * width
+        lower.bar(
+            [place + shift for place in places], list(values), width, label=name, color=PALETTE[number], hatch="/" * 4 * number
+        )
+    step = max(1, len(times) // 8)
+    lower.set_xticks(range(0, len(times), step), [times[place] for place in range(0, len(times), step)])
+    lower.tick_params(axis="x", rotation=30 if len(times) > CROWDED else 0)
+    lower.yaxis.get_major_locator().set_params(integer=True)
+    lower.set(xlabel=xlabel, ylabel=counted)
+    lower.legend(frameon=False, ncols=len(counts) or 1, loc="lower right", bbox_to_anchor=(1, 1))
+    for axes in figure.axes:
+        axes.spines[["top", "right"]].set_visible(False)

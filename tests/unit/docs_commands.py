@@ -53,6 +53,15 @@ def blocks(text: str, *languages: str) -> Iterator[tuple[int, str]]:
             yield text[: match.start()].count("\n") + 2, match.group(2)
 
 
+def json_fields() -> dict[str, set[str]]:
+    """The fields that docs/operations.md promises for `lake COMMAND --json`, without those of nested values."""
+    section = (
+        (project_root() / "docs" / "operations.md").read_text(encoding="utf-8").split("## JSON for scripts")[1].split("\n## ")[0]
+    )
+    rows = re.findall(r"^\| `lake ([a-z]+)` \| .*? \| (.*) \|$", section, re.MULTILINE)
+    return {name: set(re.findall(r"`(\w+)`", re.sub(r" \([^)]*\)", "", fields))) for name, fields in rows}
+
+
 def commands() -> list[Shown]:
     """Every `lake …` in a block of commands. A synopsis counts twice: without its optional parts, and with them."""
     found = []

@@ -1,6 +1,7 @@
 """Rules that all commands keep: an example in the help, one meaning per exit code, completion in every shell."""
 
 import argparse
+import json
 import re
 import shlex
 import shutil
@@ -17,6 +18,7 @@ from chainlake.cli.completion import known_names
 from chainlake.cli.main import _guarded, build_parser, main
 from chainlake.cli.operate import _show
 from chainlake.stages import all_stages
+from tests.unit.docs_commands import json_fields
 
 COMMANDS = read_commands(build_parser(), known_names())
 BY_NAME = {command.name: command for command in COMMANDS}
@@ -63,6 +65,22 @@ def test_commands_of_commands_have_examples_too(words: tuple[str, ...], shown: s
 def test_every_option_says_what_it_is_for(command: Command) -> None:
     silent = [option.flags for option in command.options if not option.help and option.flags != ("--json",)]
     assert silent == []
+
+
+def test_every_command_with_json_documents_its_fields() -> None:
+    with_json = {command.name for command in COMMANDS if any("--json" in option.flags for option in command.options)}
+    assert with_json == set(json_fields())
+
+
+@pytest.mark.parametrize("words", ["tables", "demo logs --size tiny", "doctor"])
+def test_json_has_the_documented_fields(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Those that need a lake are asked on one, in tests/spark."""
+    monkeypatch.setenv("LAKE_HOME", str(tmp_path))
+    assert main([*words.split(), "--json"]) in (0, 1)
+    rows = json.loads(capsys.readouterr().out)
+    assert rows and {field for row in rows for field in row} == json_fields()[words.split()[0]]
 
 
 @each_command

@@ -207,9 +207,11 @@ def test_demo_writes_chains_into_the_home_and_tells_where(home: Path, capsys: py
 
 def test_demo_writes_one_domain_where_it_is_told(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["demo", "logs", "--size", "tiny", "--to", str(tmp_path / "there")]) == 0
-    assert [path.name for path in (tmp_path / "there").iterdir()] == ["demo-evm"]
+    assert sorted(path.name for path in (tmp_path / "there").iterdir()) == ["demo-evm", "sizes.json"]
     assert not home.exists()
+    assert main(["demo", "logs", "--size", "small", "--to", str(tmp_path / "there")]) == 0
     assert "demo-shard-0" not in capsys.readouterr().out
+    assert "are small, and tiny would cut off" in refused(["demo", "--size", "tiny", "--to", str(tmp_path / "there")], capsys)
 
 
 def test_home_on_the_command_line_wins(tmp_path: Path, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -243,6 +245,6 @@ def test_a_reader_that_goes_away_is_no_stack_trace() -> None:
 
 def test_the_module_and_the_command_are_the_same_and_warn_of_nothing() -> None:
     script = "import sys; from chainlake.cli import main; sys.exit(main())"
-    for command in (["-m", "chainlake.cli.main"], ["-c", script]):
+    for command in (["-m", "chainlake.cli.main"], ["-m", "chainlake.cli"], ["-c", script]):
         done = subprocess.run([sys.executable, *command, "--version"], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("chainlake ")

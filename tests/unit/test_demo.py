@@ -58,11 +58,27 @@ def test_small_chains_have_the_promised_names_lengths_and_links(tmp_path: Path) 
 def test_one_domain_alone_and_unknown_ones(tmp_path: Path) -> None:
     names = [f"demo-replica-{replica}" for replica in "abc"]
     assert [chain.name for chain in write_demo(tmp_path, "replica", "tiny")] == names
-    assert sorted(os.listdir(tmp_path)) == names
+    assert sorted(os.listdir(tmp_path)) == [*names, "sizes.json"]
     with pytest.raises(BadInput, match="'cats' is not a domain: choose one of logs, shards"):
         write_demo(tmp_path, "cats")
     with pytest.raises(BadInput, match="'vast' is not a demo size: choose one of tiny"):
         write_demo(tmp_path, size="vast")
+
+
+def test_chains_grow_keep_their_size_and_never_shrink(tmp_path: Path) -> None:
+    """A lake may have taken in all blocks of a file: a shorter one would contradict it."""
+    (tiny,) = write_demo(tmp_path, "cage", "tiny")
+    short = tiny.path.read_bytes()
+    (small,) = write_demo(tmp_path, "cage", "small")
+    long = small.path.read_bytes()
+    assert long.startswith(short) and len(long) > len(short)
+    for domain in ("cage", None):
+        with pytest.raises(BadInput, match=r"are small, and tiny would cut off .* leave --size out, or choose another place"):
+            write_demo(tmp_path, domain, "tiny")
+    assert write_demo(tmp_path, "cage") == [small] and small.path.read_bytes() == long
+    assert sorted(os.listdir(tmp_path)) == ["demo-cardano", "sizes.json"], "nothing was written before the refusal"
+    (tmp_path / "sizes.json").write_text("[]")
+    assert write_demo(tmp_path, "cage") == [small], "without a record the usual size"
 
 
 @pytest.mark.parametrize("module", [evm, comet, river])

@@ -3,7 +3,7 @@
 import matplotlib
 import matplotlib.pyplot as plt
 
-from chainlake.plots import PALETTE, bar, heat, lines, ratios, spans
+from chainlake.plots import PALETTE, bar, heat, lines, ratios, spans, timeline
 
 
 def test_a_bar_plot_has_title_axes_and_values() -> None:
@@ -56,4 +56,17 @@ def test_spans_have_both_axes_and_say_what_the_marks_are() -> None:
     axes = plt.gca()
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("delivery", "log")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Meta advances"]
+    plt.close("all")
+
+
+def test_a_timeline_has_a_line_above_and_counts_below() -> None:
+    days = [f"2026-01-{day:02}" for day in range(1, 31)]
+    counts = {"commits": [2] * 30, "rollbacks": [0] * 29 + [1]}
+    timeline(days, range(30), counts, title="raw.cage", xlabel="day (UTC)", ylabel="head (block)", counted="how many")
+    upper, lower = plt.gcf().axes
+    assert (upper.get_title(), upper.get_ylabel()) == ("raw.cage", "head (block)")
+    assert (lower.get_xlabel(), lower.get_ylabel()) == ("day (UTC)", "how many")
+    assert [text.get_text() for text in lower.get_legend().get_texts()] == ["commits", "rollbacks"]
+    assert len({bar.get_hatch() for bar in lower.patches}) == 2, "told apart without colour"
+    assert 4 <= len(lower.get_xticks()) <= 11 and list(upper.get_lines()[0].get_ydata()) == list(range(30))
     plt.close("all")

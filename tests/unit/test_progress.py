@@ -52,6 +52,16 @@ def test_a_step_is_one_json_line_with_everything_that_identifies_it() -> None:
     assert (second["phase"], second["seconds"]) == ("ledger", 1)
 
 
+def test_a_line_of_text_can_take_the_place_of_the_bar() -> None:
+    terminal, file = Terminal(), io.StringIO()
+    for stream in (terminal, file):
+        shown = Progress("bench kernel", 12, stream, unit="results")
+        shown.advance(0)
+        shown.clear()
+    assert terminal.getvalue().endswith("\r\x1b[K") and "0/12 results" in terminal.getvalue()
+    assert file.getvalue() == ""
+
+
 def test_without_a_terminal_there_is_no_bar() -> None:
     stream = io.StringIO()
     shown = Progress("raw.logs", 10, stream)

@@ -13,14 +13,20 @@ def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | 
     """Run one benchmark; print each result as it comes, then keep them in MLflow and, if asked, as JSON."""
     from chainlake.bench import report
     from chainlake.lake.home import find_home
+    from chainlake.lake.progress import Progress
 
     place = find_home(home)
     if json_file:
         report.check_writable(Path(json_file))
     found = []
+    progress = Progress(f"bench {name}", report.expected(name, place.path), unit="results")
+    progress.advance(0)
     for result in _runner(name)(str(place.path), quick, size):
+        progress.clear()
         report.show(result)
         found.append(result)
+        progress.advance(1)
+    progress.close()
     report.keep(found, name, quick, place.path)
     if json_file:
         report.write_json(found, Path(json_file))

@@ -106,6 +106,14 @@ def latest(name: str, home: Path) -> "tuple[pd.DataFrame, str]":
     raise BadInput(f"no results of benchmark {name!r}: run lake bench {name}")
 
 
+def expected(name: str, home: Path) -> int | None:
+    """How many results there were last time: what a bar counts up to."""
+    try:
+        return len(latest(name, home)[0])
+    except (BadInput, ValueError):
+        return None
+
+
 def keep(results: Sequence[Result], name: str, quick: bool, home: Path) -> None:
     """One MLflow run in HOME/mlflow.db, and the newest results as a file."""
     import logging

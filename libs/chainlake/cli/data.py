@@ -12,9 +12,12 @@ from chainlake.cli.show import emit, emit_json, seconds, table
 from chainlake.errors import BadInput, CheckFailed
 
 if TYPE_CHECKING:
+    from chainlake.lake.ddl import Table
     from chainlake.lake.records import Records
 
 Commands = Any
+RUN_NUMBERS = ("blocks", "rows", "commits", "rollbacks")
+SIZE_HELP = "tiny, small, medium or large (default: as they are, else small); chains can grow, not shrink"
 
 
 def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
@@ -25,8 +28,9 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         epilog="examples: lake demo logs --size small; lake demo river --serve --port 8600",
     )
     demo.add_argument("domain", nargs="?", help="logs, shards, cage, replica or sync (default: all)")
-    demo.add_argument("--size", default="small", help="tiny, small, medium or large (default: small)")
+    demo.add_argument("--size", help=SIZE_HELP)
     demo.add_argument("--to", metavar="DIR", help="where to write them (default: HOME/demo)")
+    demo.add_argument("--json", action="store_true", help="one array of {chain, kind, domain, blocks, path, options}")
     demo.add_argument("--serve", action="store_true", help="river: a stream node on this machine that can be made to misbehave")
     demo.add_argument("--port", default="8600", metavar="N", help="with --serve: port to listen on (default 8600)")
     demo.add_argument("--streams", default="20", metavar="N", help="with --serve: how many streams (default 20)")
@@ -56,6 +60,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         const="genesis_complete=true",
         help="cardano: spending an output that is not known is an error (--option genesis_complete=true)",
     )
+    ingest.add_argument("--json", action="store_true", help="what was done as one array with a row per stage and chain")
     ingest.set_defaults(run=_ingest)
 
     sql = commands.add_parser(
@@ -87,7 +92,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     audit.add_argument("stage")
     audit.add_argument("chain")
     _add_when(audit)
-    audit.add_argument("--json", action="store_true")
+    audit.add_argument("--json", action="store_true", help="one array with a row per commit")
     audit.set_defaults(run=_audit)
 
     tables = commands.add_parser(
@@ -99,6 +104,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     form = tables.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="the documentation page")
     form.add_argument("--sql", action="store_true", help="views and functions as a script for a SQL warehouse")
+    form.add_argument("--json", action="store_true", help="one array of {table, kind, key, description, columns}")
     tables.set_defaults(run=_tables)
 
 
@@ -173,6 +179,11 @@ def _demo(given: argparse.Namespace) -> int:
     if given.serve:
         return _serve_demo(given, directory)
     chains = write_demo(directory, given.domain, given.size)
+    if given.json:
+        fields = ("chain", "kind", "domain", "blocks", "path", "options")
+        rows = [(c.name, c.kind, c.domain, c.blocks, str(c.path), c.options) for c in chains]
+        emit_json([dict(zip(fields, row, strict=True)) for row in rows])
+        return 0
     emit(table(["chain", "kind", "blocks", "files"], [(c.name, c.kind, c.blocks, str(c.path)) for c in chains]))
     return 0
 
@@ -208,7 +219,10 @@ def _ingest(given: argparse.Namespace) -> int:
     network_of(given.kind, format_of(given.kind).expand(given.source), {"retries": "2", **options})
     lake = open_lake(given.home)
     done = lake.ingest(given.chain, given.kind, given.source, options)
-    emit(run_table(done))
+    if given.json:
+        emit_json(run_rows(done))
+    else:
+        emit(run_table(done))
     bad = [row.error for row in done.itertuples() if row.status != "ok"]
     if bad:
         raise CheckFailed(f"{given.chain} stopped: {bad[0]}")
@@ -222,6 +236,13 @@ def run_table(done: Any) -> str:
         for r in done.itertuples()
     ]
     return table(["stage", "chain", "head", "blocks", "rows", "commits", "rollbacks", "time", "status"], rows)
+
+
+def run_rows(done: Any) -> list[dict[str, object]]:
+    """The same for scripts."""
+    named = done.rename(columns={"height": "head"})[["stage", "chain", "head", *RUN_NUMBERS, "seconds", "status", "error"]]
+    rows: list[dict[str, object]] = named.astype(object).where(named.notna(), None).to_dict("records")
+    return rows
 
 
 def _sql(given: argparse.Namespace) -> int:
@@ -281,6 +302,8 @@ def _tables(given: argparse.Namespace) -> int:
     elif given.sql:
         namespace = Namespace(os.environ.get("LAKE_CATALOG", ""), os.environ.get("LAKE_PREFIX", ""))
         emit(script(namespace, tables).rstrip("\n"))
+    elif given.json:
+        emit_json([_described(one) for one in tables.values()])
     else:
         emit(
             table(
@@ -289,3 +312,11 @@ def _tables(given: argparse.Namespace) -> int:
             )
         )
     return 0
+
+
+def _described(one: "Table") -> dict[str, object]:
+    """A table and its columns, as people query them."""
+    from chainlake.lake.tables_page import columns_shown
+
+    columns = [dict(zip(("name", "type", "description"), column, strict=True)) for column in columns_shown(one)]
+    return {"table": one.name, "kind": one.kind, "key": one.key, "description": one.description, "columns": columns}

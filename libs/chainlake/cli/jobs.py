@@ -1,16 +1,19 @@
 """Commands that run work: up, run, bench."""
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
-from chainlake.cli.show import emit, seconds, table
+from chainlake.cli.data import SIZE_HELP, parse_options
+from chainlake.cli.show import emit, emit_json, seconds, table
 from chainlake.errors import BadInput, CheckFailed
 
 if TYPE_CHECKING:
     from chainlake.demo.write import DemoChain
+    from chainlake.jobs.runner import JobResult
     from chainlake.lake.records import Records
 
 
@@ -21,7 +24,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="make the demo chains, run every job, tell what was built",
         epilog="example: lake up --size tiny",
     )
-    up.add_argument("--size", default="small", help="tiny, small, medium or large (default: small)")
+    up.add_argument("--size", help=SIZE_HELP)
     up.set_defaults(run=_up)
 
     run = commands.add_parser(
@@ -32,6 +35,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     )
     run.add_argument("job", nargs="?")
     run.add_argument("--param", action="append", default=[], metavar="KEY=VALUE", help="a job parameter; repeatable")
+    run.add_argument("--json", action="store_true", help="one array with a row per job; tasks are told on standard error")
     run.set_defaults(run=_run)
 
     bench = commands.add_parser(
@@ -48,7 +52,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     bench.set_defaults(run=_bench)
 
 
-def run_jobs(home: Path, name: str | None, params: dict[str, str]) -> list[Any]:
+def run_jobs(home: Path, name: str | None, params: dict[str, str], out: TextIO | None = None) -> "list[JobResult]":
     """Run one job or all, telling what happens. A failed job does not keep the others from running."""
     from chainlake.jobs.bundle import load_bundle
     from chainlake.jobs.runner import TaskEvent, run_job
@@ -59,23 +63,34 @@ def run_jobs(home: Path, name: str | None, params: dict[str, str]) -> list[Any]:
 
         def tell(event: TaskEvent, job_name: str = job.name) -> None:
             took = f" {seconds(event.seconds)}" if event.seconds else ""
-            emit(f"{job_name}: {event.task} {event.state.value}{took}{': ' + event.error if event.error else ''}")
+            line = f"{job_name}: {event.task} {event.state.value}{took}{': ' + event.error if event.error else ''}"
+            (out or sys.stdout).write(line + "\n")
 
         results.append(run_job(job, home=home, params=params, on_event=tell, jobs=bundle.jobs))
     return results
 
 
 def _run(given: argparse.Namespace) -> int:
-    from chainlake.cli.data import parse_options
     from chainlake.lake.home import find_home
 
-    results = run_jobs(find_home(given.home).path, given.job, parse_options(given.param, "--param"))
+    params = parse_options(given.param, "--param")
+    results = run_jobs(find_home(given.home).path, given.job, params, sys.stderr if given.json else None)
+    if given.json:
+        emit_json([_told(result) for result in results])
     failed = [result for result in results if not result.ok]
     for result in failed:
         result.require_success()
     if failed:
         raise CheckFailed(f"{len(failed)} jobs failed")
     return 0
+
+
+def _told(result: "JobResult") -> dict[str, object]:
+    """How a job ended, for scripts."""
+    fields = ("task", "state", "seconds", "attempts", "error")
+    rows = [(one.task, one.state.value, round(one.seconds, 3), one.attempts, one.error) for one in result.tasks]
+    tasks = [dict(zip(fields, row, strict=True)) for row in rows]
+    return {"job": result.job, "run_id": result.run_id, "ok": result.ok, "seconds": round(result.seconds, 3), "tasks": tasks}
 
 
 def _up(given: argparse.Namespace) -> int:

@@ -43,7 +43,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         epilog="example: lake verify raw.logs",
     )
     verify.add_argument("stage", nargs="?")
-    verify.add_argument("--json", action="store_true")
+    verify.add_argument("--json", action="store_true", help="one array of {stage, what}; empty if all holds")
     verify.set_defaults(run=_verify)
 
     compact = commands.add_parser(
@@ -78,6 +78,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     restore.add_argument("stage")
     restore.add_argument("chain")
     restore.add_argument("--seq", required=True, help="the commit to go back to, see lake audit")
+    restore.add_argument("--json", action="store_true", help="one object: tables, rebuilt, lost, rolled_back")
     restore.set_defaults(run=_restore)
 
     stop = commands.add_parser(
@@ -183,7 +184,12 @@ def _restore(given: argparse.Namespace) -> int:
         raise BadInput(f"--seq {given.seq!r}: the number of a commit is expected, see lake audit")
     stage = known_stage(given.stage)
     done = restore(_open(given), stage, given.chain, int(given.seq))
-    emit(table(["table", "version", "rows brought forward"], [(t, v, done.carried.get(t, 0)) for t, v in done.tables.items()]))
+    tables = [(name, version, done.carried.get(name, 0)) for name, version in done.tables.items()]
+    if given.json:
+        rows = [dict(zip(("table", "version", "carried"), row, strict=True)) for row in tables]
+        emit_json({"tables": rows, "rebuilt": done.rebuilt, "lost": done.lost, "rolled_back": done.rolled_back})
+        return 0
+    emit(table(["table", "version", "rows brought forward"], tables))
     for name in done.rebuilt:
         emit(f"rebuilt: the base of {name}, from its history")
     for line in done.lost:

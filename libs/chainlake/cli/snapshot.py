@@ -12,7 +12,11 @@ from chainlake.errors import BadInput
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
-    snapshot = commands.add_parser("snapshot", help="a metadata shard at a height as one verifiable file, and back")
+    snapshot = commands.add_parser(
+        "snapshot",
+        help="a metadata shard at a height as one verifiable file, and back",
+        epilog="example: lake snapshot export demo-shard-1 shard.snapshot --height 50",
+    )
     actions = snapshot.add_subparsers(dest="action", metavar="ACTION", required=True)
     export = actions.add_parser(
         "export",
@@ -41,15 +45,20 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 def _export(given: argparse.Namespace) -> int:
     from chainlake.demo import write_pieces
     from chainlake.lake.home import find_home
+    from chainlake.lake.progress import Progress
+    from chainlake.shards.export import STEPS as EXPORT_STEPS
     from chainlake.shards.export import export
     from chainlake.shards.snapshot import MAGIC
 
-    home, prefix = find_home(given.home).path, os.environ.get("LAKE_PREFIX", "")
-    header, chunks = export(home, given.chain, parse_height(given.height), prefix=prefix)
+    height, home, prefix = parse_height(given.height), find_home(given.home).path, os.environ.get("LAKE_PREFIX", "")
+    progress = Progress("export", EXPORT_STEPS, unit="steps")
+    header, chunks = export(home, given.chain, height, prefix=prefix, step=lambda: progress.advance(1))
     try:
         write_pieces(Path(given.file), [MAGIC, header.to_bytes(), b"\n", *chunks])
     except OSError as error:
         raise BadInput(f"the snapshot cannot be written to {given.file}: {error.strerror or error}") from None
+    finally:
+        progress.close()
     emit(f"{given.chain} at block {header.height}: {header.stream_count:,} streams, root {to_hex(header.state_root)}")
     return 0
 
@@ -57,6 +66,7 @@ def _export(given: argparse.Namespace) -> int:
 def _import(given: argparse.Namespace) -> int:
     from chainlake.lake import open_lake
     from chainlake.lake.chains import check_name
+    from chainlake.lake.progress import Progress
     from chainlake.shards.importing import import_snapshot
     from chainlake.shards.snapshot import read
     from chainlake.sources.formats import check_options, format_of
@@ -68,7 +78,7 @@ def _import(given: argparse.Namespace) -> int:
     root = None if given.root is None else from_hex(given.root, "--root")
     try:
         with open(given.file, "rb") as source:
-            header, shard = read(source)
+            header, shard = read(source, Progress("import", unit="chunks").over)
     except OSError as error:
         raise BadInput(f"the snapshot {given.file} cannot be read: {error.strerror or error}") from None
     import_snapshot(open_lake(given.home), given.chain, given.source, options, header, shard, root)

@@ -44,6 +44,11 @@ class Progress:
         if self._is_terminal:
             self._write("\r" + self.line() + "\x1b[K")
 
+    def clear(self) -> None:
+        """Take the bar away, so that a line of text can stand in its place."""
+        if self._is_terminal:
+            self._write("\r\x1b[K")
+
     def over(self, items: Iterable[Item]) -> Iterator[Item]:
         """The items, one after the other, the bar moving on after each."""
         for item in items:

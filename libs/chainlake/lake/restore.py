@@ -23,6 +23,7 @@ from chainlake.lake.gc import allowed_counts
 from chainlake.lake.lease import Lease
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.migrations import migrate_again
+from chainlake.lake.progress import Progress
 from chainlake.lake.rollback import rollback
 from chainlake.lake.visibility import COMPACT, LedgerView
 
@@ -57,7 +58,8 @@ def _restore(lake: "Lake", stage: str, plan: dict[str, Any], lease: Lease) -> Re
         maintenance.record("restore", action, "started", plan, stage)
     failpoint("restore_after_plan")
     done = Restored()
-    for stored, version in plan["tables"].items():
+    tables: dict[str, int] = plan["tables"]
+    for stored, version in Progress("restore", len(tables), unit="tables").over(tables.items()):
         _restore_table(lake, maintenance, action, stored, version, done)
     failpoint("restore_before_healing")
     lost = _lost_in(maintenance, action)

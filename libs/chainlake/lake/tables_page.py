@@ -19,12 +19,17 @@ def page(tables: Mapping[str, Table]) -> str:
     return HEADER + "".join(_section(table) for table in order)
 
 
-def _section(table: Table) -> str:
+def columns_shown(table: Table) -> list[tuple[str, str, str]]:
+    """Name, type and meaning of each column that people query."""
     columns = {c.name: c.comment for c in table.columns} if table.is_control else shown_columns(table)
     types = {"chain": "STRING", "height": "BIGINT", **{c.name: c.type for c in table.columns}}
+    return [(name, types.get(name, "STRING"), text) for name, text in columns.items()]
+
+
+def _section(table: Table) -> str:
     lines = [f"\n## {table.name}\n", table.description, "", f"*{table.kind}*, one row per ({', '.join(table.key)})"]
     if table.stages:
         lines[-1] += f"; written by {', '.join(table.stages)}"
     lines += ["", "| column | type | meaning |", "|---|---|---|"]
-    lines += [f"| {name} | {types.get(name, 'STRING')} | {text} |" for name, text in columns.items()]
+    lines += [f"| {name} | {kind} | {text} |" for name, kind, text in columns_shown(table)]
     return "\n".join(lines) + "\n"

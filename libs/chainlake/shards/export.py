@@ -1,5 +1,6 @@
 """A shard of a lake as a snapshot, read from files: no Spark."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +15,29 @@ from chainlake.shards.snapshot import Header, make
 from chainlake.shards.state import PLACEHOLDER, TREE
 
 RAW = "raw.shards"
+STEPS = 4
+"""How often `export` tells that it is further: the root is read, the streams are, their tree is made, the snapshot is."""
 
 
-def export(home: Path, chain: str, height: int | None = None, *, prefix: str = "") -> tuple[Header, list[bytes]]:
+def export(
+    home: Path, chain: str, height: int | None = None, *, prefix: str = "", step: Callable[[], object] = lambda: None
+) -> tuple[Header, list[bytes]]:
     """The snapshot of a chain after a block, by default the last one."""
     reader = ShardReader(home, chain, prefix=prefix)
     root = reader.root(height)
+    step()
     mode = TREE if root.app_hash == root.state_root else PLACEHOLDER
-    shard = Shard(reader.registry(root.height), mode, root.height, reader.streams(root.height))
+    streams = reader.streams(root.height)
+    step()
+    shard = Shard(reader.registry(root.height), mode, root.height, streams)
+    step()
     if shard.state_root != root.state_root:
         raise BadInput(f"the streams of {chain} at block {root.height} do not have its root: run lake verify")
     lake = EmbeddedLake(home, prefix)
     block = _block(lake, chain, root.height)
-    return make(shard, str(block["block"]["header"].get("chain_id", "")), block, _results(lake, chain, root.height))
+    made = make(shard, str(block["block"]["header"].get("chain_id", "")), block, _results(lake, chain, root.height))
+    step()
+    return made
 
 
 def _block(lake: EmbeddedLake, chain: str, height: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ what the root must be, a light client or a block of the chain tells.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -29,6 +29,8 @@ FORMAT = 1
 CHUNK_BYTES = 1 << 20
 MAX_HEADER = 256 << 20
 MOST_CHUNKS = 1 << 20
+
+Watch = Callable[[Iterable[bytes]], Iterator[bytes]]
 
 
 @dataclass(frozen=True)
@@ -167,8 +169,9 @@ def write(out: BinaryIO, header: Header, chunks: Iterable[bytes]) -> None:
         out.write(chunk)
 
 
-def read(source: BinaryIO) -> tuple[Header, Shard]:
-    """The shard that a file holds, checked: `BadInput` for what is no snapshot, `CheckFailed` for one that contradicts itself."""
+def read(source: BinaryIO, watch: Watch = iter) -> tuple[Header, Shard]:
+    """The shard that a file holds, checked: `BadInput` for what is no snapshot, `CheckFailed` for one that contradicts itself.
+    `watch` sees the chunks go by."""
     if source.readline(len(MAGIC) + 1) != MAGIC:
         raise BadInput("the file is no snapshot of a shard: make one with lake snapshot export")
     line = source.readline(MAX_HEADER)
@@ -178,14 +181,14 @@ def read(source: BinaryIO) -> tuple[Header, Shard]:
     chunks = [source.read(one.size) for one in header.chunks]
     if source.read(1):
         raise CheckFailed("the snapshot goes on after its last chunk: the file was tampered with")
-    return header, restore(header, chunks)
+    return header, restore(header, chunks, watch)
 
 
-def restore(header: Header, chunks: Sequence[bytes]) -> Shard:
+def restore(header: Header, chunks: Sequence[bytes], watch: Watch = iter) -> Shard:
     """The shard of checked chunks; its root must be the header's."""
     registry = NodeRegistry(header.registry)
     streams: dict[bytes, StreamState] = {}
-    for number, (wanted, chunk) in enumerate(zip(header.chunks, chunks, strict=True)):
+    for number, (wanted, chunk) in enumerate(zip(header.chunks, watch(chunks), strict=True)):
         check_chunk(header, number, chunk)
         assert len(chunk) == wanted.size
         for one in read_chunk(chunk, registry):
