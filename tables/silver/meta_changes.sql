@@ -3,7 +3,7 @@
 -- key: chain, meta_index, kind, id
 -- stages: silver.replica
 CREATE TABLE silver.meta_changes (
-  meta_index BIGINT NOT NULL COMMENT 'Meta index of the command',
+  meta_index BIGINT NOT NULL COMMENT 'Meta index of the command; for what a log starts with, a Snapshot, that of its creation',
   kind STRING NOT NULL COMMENT 'namespace, table, user, storage, job or job_node',
   id STRING NOT NULL COMMENT 'Name of the object',
   created_index BIGINT NOT NULL COMMENT 'Meta index at which this life of the object began',
