@@ -4,7 +4,7 @@
 -- stages: silver.replica
 -- retention: 30 days
 CREATE TABLE silver.meta_changes (
-  meta_index BIGINT NOT NULL COMMENT 'Meta index of the command',
+  meta_index BIGINT NOT NULL COMMENT 'Meta index of the command; for what a log starts with, a Snapshot, that of its creation',
   kind STRING NOT NULL COMMENT 'namespace, table, user, storage, job or job_node',
   id STRING NOT NULL COMMENT 'Name of the object',
   created_index BIGINT NOT NULL COMMENT 'Meta index at which this life of the object began',

@@ -168,6 +168,11 @@ def test_logs_that_contradict_themselves_stop_the_replica_before_them(
     said = done[STAGES.index(stage)]
     assert said["status"][0] == "degraded" and message in said["error"][0], said["error"][0]
     compare(full_lake, chain, given[:2])
+    full_lake.run_stage("gold.replica", chains=chain)
+    health = full_lake.spark.sql(
+        f"SELECT * FROM {full_lake.namespace.view('gold.replica_health')} WHERE chain = '{chain}'"
+    ).collect()
+    assert {(row.status, row.fresh, row.eligible_leader) for row in health} == {("degraded", False, False)}
     with pytest.raises(BadInput):
         full_lake.table("silver.applied", chain=chain, height=3)
 
@@ -180,8 +185,8 @@ def test_a_rollout_is_rehearsed_with_three_logs_and_there_is_no_way_back(full_la
         old.deliver(delivery)
     snapshot = unite(old)
     leader = Leader(9, {group: index for group, (index, _) in old.applied().items()}, snapshot.log_index)
-    given += [[leader.propose(data_command(rng)), snapshot], [leader.propose(data_command(rng)) for _ in range(5)]]
-    given[-2].reverse()
+    given += [[leader.propose(data_command(rng))], [leader.propose(data_command(rng)), snapshot]]
+    given += [[leader.propose(data_command(rng)) for _ in range(5)]]
     back = Entry("meta:users", leader.ends["meta:users"] + 1, 9, {"type": "Blank"})
     ingest(full_lake, chain, tmp_path, [*given, [back]], unified_meta="false")
     full_lake.run_stage("bronze.replica", chains=chain)

@@ -139,6 +139,11 @@ def test_a_check_may_compare_and_be_followed_by_more(condition: str, after: str)
         (things(tail="\nCLUSTER BY (a) CLUSTER BY (a)"), "'CLUSTER BY (a)' after the columns"),
         (things(tail="\nTBLPROPERTIES (a = 'b')"), "property \"a = 'b'\" must read: 'name' = 'value'"),
         (things(tail="\nTBLPROPERTIES ('a' = 'b' 'c' = 'd')"), "must read: 'name' = 'value'"),
+        (
+            things(header="-- kind: event\n-- key: chain\n-- stages: raw.x\n-- while_degraded: b = 1"),
+            "'b' in while_degraded is no",
+        ),
+        (things(header="-- kind: event\n-- key: chain\n-- stages: raw.x\n-- while_degraded: a"), "must read: column = value"),
         (things("_chain STRING COMMENT 'x'"), "column '_chain' is the kernel's; choose another name"),
         (things("chain STRING COMMENT 'x'"), "column 'chain' is the kernel's"),
         (things("height BIGINT COMMENT 'x'"), "column 'height' is the kernel's"),

@@ -17,7 +17,7 @@ from tests.unit.test_replica_rules import ALICE, SETUP, insert
 def played(cluster: Cluster, replica: str) -> Replica:
     """A replica that has received its file."""
     made = Replica(cluster.started_unified)
-    for number, line in enumerate((cluster.directory / f"{replica}.jsonl").read_text().splitlines(), 1):
+    for number, line in enumerate((cluster.directory / f"{replica}.jsonl").read_bytes().split(b"\n")[:-1], 1):
         delivery: dict[str, Any] = json.loads(line)
         assert delivery["delivery"] == number
         made.deliver([read_entry(entry) for entry in delivery["entries"]])
@@ -63,6 +63,22 @@ def test_a_wrong_command_appends_nothing(tmp_path: Path) -> None:
     assert cluster.log() == []
     (first,), (second,) = cluster.propose([ALICE]), cluster.propose([{"type": "Blank"}], "meta", new_term=True)
     assert (first.log_term, second.log_term, second.log_index) == (1, 2, 2)
+
+
+def test_texts_may_hold_any_character_that_has_bytes(tmp_path: Path) -> None:
+    cluster = Cluster.create(tmp_path / "shop", "a")
+    odd = "a\u2028b\u2029c\x85d\x0be\x1cf\r\ng"
+    cluster.propose([*SETUP, insert("alice", odd, name=odd)])
+    assert [entry.command.get("rows") for entry in cluster.log()][-1] == [{"id": odd, "name": odd}]
+    assert cluster.deliver() == {"a": 5} and cluster.deliver() == {"a": 0}
+    assert len(played(cluster, "a").visible_rows()) == 1
+    held = (tmp_path / "shop" / "log.jsonl").read_bytes()
+    for value in ("\ud800", 1e999, [[]]):
+        for _ in range(200 if value == [[]] else 0):
+            value = [value]
+        with pytest.raises(BadInput, match=r"surrogate|too large|nested"):
+            cluster.propose([insert("alice", 2, name=value)])
+    assert (tmp_path / "shop" / "log.jsonl").read_bytes() == held, "what cannot be read back is not appended"
 
 
 @pytest.mark.parametrize(

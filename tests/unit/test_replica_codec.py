@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from hypothesis import given
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from chainlake import replica
 from chainlake.errors import BadInput
 from chainlake.replica.commands import COMMANDS, FLAG, JSON, JSONS, NUMBER, TEXT, TEXTS, Field, command_text
+from chainlake.replica.decode import decode_entries
 from chainlake.replica.entries import read_entry
 from chainlake.replica.envelope import decode, encode
 from chainlake.sources.json_text import canonical
+from chainlake.sources.wire import field_bytes, field_int
 
 PROTO = Path(replica.__file__).with_name("replica.proto")
 SCALARS = {"string": 9, "bytes": 12, "uint64": 4, "uint32": 13, "bool": 8}
@@ -130,6 +133,35 @@ def test_an_entry_means_the_same_in_both_forms() -> None:
 def test_bytes_that_are_no_command_say_why(data: bytes, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         decode(data)
+
+
+def test_an_entry_that_cannot_be_understood_is_an_error_beside_the_others() -> None:
+    """Whatever is wrong with it: an exception would end the batch, and every batch after it."""
+    place = {"group": "data:shared:00", "log_index": 1, "log_term": 1}
+    deep = b"[" * 150 + b"]" * 150
+    poison = {
+        "half of a surrogate pair": rb'{"id":"\ud800"}',
+        "too large for a double": b'{"id":1e999}',
+        "nested more than 100 deep": b'{"id":' + deep + b"}",
+        "nested too deeply": b'{"id":' + b"[" * 20_000 + b"}",
+        "not UTF-8": b'{"id":"\xff"}',
+        "an object is expected": b"7",
+        "characters long": b'{"id":"' + b"x" * (16 << 20) + b'"}',
+    }
+    good = encode({"type": "Insert", "table_id": "a.b", "rows": [{"id": "\u2028"}]})
+    bodies = [good, *(_envelope(row) for row in poison.values()), good]
+    payloads = [canonical({**place, "command_bytes": base64.b64encode(body).decode()}) for body in bodies]
+    batch = pa.RecordBatch.from_pydict({"_height": [1] * 9, "tx_index": list(range(9)), "payload": payloads})
+    (found,) = decode_entries([batch])
+    first, *errors, last = found.column("error").to_pylist()
+    assert first is None and last is None
+    assert all(wanted in said for wanted, said in zip(poison, errors, strict=True)), errors
+
+
+def _envelope(row: bytes) -> bytes:
+    """An Insert of a row as it stands."""
+    body = field_bytes(2, b"a.b") + field_bytes(4, row)
+    return field_int(1, 1) + field_bytes(COMMANDS["Insert"].number, body)
 
 
 @given(st.binary(max_size=60), st.sampled_from([declared.number for declared in COMMANDS.values()]))

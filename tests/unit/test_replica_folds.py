@@ -99,26 +99,28 @@ def test_commands_without_a_watermark_run_against_the_meta_at_hand(seed: int) ->
 
 @settings(max_examples=20)
 @given(SEEDS)
-def test_three_meta_logs_are_followed_and_then_united(seed: int) -> None:
+def test_three_meta_logs_are_followed_and_then_united_by_another_replicas_snapshot_that_comes_after_data(seed: int) -> None:
     rng = random.Random(seed)
     entries = history(rng, 50, unified=False)
     assert {entry.group for entry in entries} >= {"meta:system", "meta:users"}
     given_ = deliveries(rng, entries)
     old = Replica(unified=False)
-    for delivery in given_:
+    for delivery in deliveries(rng, entries):
         old.deliver(delivery)
     snapshot = unite(old)
     assert snapshot.log_index == old.meta_index + 1
     ends = {group: index for group, (index, _) in old.applied().items()}
-    given_.append([snapshot])
     leader = Leader(9, ends, snapshot.log_index)
+    given_ += [[leader.propose(data_command(rng)) for _ in range(3)], [snapshot]]
     given_ += [[leader.propose(data_command(rng))] for _ in range(10)]
+    height_of_stamped = len(given_) - 11
     replica, tables = Replica(unified=False), Tables()
     tables.fold(given_[:-5])
     tables.fold(given_[-5:])
     for height, delivery in enumerate(given_, 1):
         replica.deliver(delivery)
         tables.compare(replica, height)
+        assert bool(replica.waiting()) == (replica.delivery == height_of_stamped), "stamped data waits for the Snapshot"
     assert replica.unified and replica.meta_index == snapshot.log_index
     assert replica.meta.objects.keys() == old.meta.objects.keys()
     with pytest.raises(BrokenPromise, match="no way back"):

@@ -8,7 +8,7 @@ from chainlake.errors import BadInput, BrokenPromise
 from chainlake.replica.entries import Entry, read_entry
 from chainlake.replica.groups import GROUP_IDS, GROUPS, META, SHARED, group_of
 from chainlake.replica.leader import Leader, route
-from chainlake.replica.migrate import check_flag, unite
+from chainlake.replica.migrate import check_flag, snapshot_entry, unite
 from chainlake.replica.replica import Replica, perfect
 from chainlake.replica.rules import row_key
 
@@ -145,6 +145,53 @@ def test_a_lock_counts_from_its_index_on_whenever_the_command_arrives() -> None:
     assert [result_of(replica, one) for one in (before, behind)] == [(1, None), (0, "user locked")]
 
 
+# Snapshots
+
+
+def test_a_command_stamped_before_the_snapshot_that_a_log_starts_with_finds_what_was_there() -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    early = leader.propose(insert("alice", 1))
+    meta += proposed({"type": "RecordLogin", "user_id": "alice", "at": 1}, create_table("app.later"), leader=leader)
+    whole = Replica()
+    whole.deliver([*meta, early])
+    too_early = Entry(SHARED, 1, 1, {**insert(None, 1, table_id="app.later"), "required_meta_index": 4})
+    snapshot = snapshot_entry(list(whole.meta.objects.values()), leader.meta_index, 1)
+    for given in ([[snapshot], [early, too_early]], [[early, too_early], [snapshot]]):
+        installed = Replica()
+        for delivery in given:
+            installed.deliver(delivery)
+        assert result_of(installed, early) == (1, None) and installed.visible_rows() == whole.visible_rows()
+        assert result_of(installed, too_early) == (0, "table not found"), "it was created later"
+
+
+def test_a_replica_of_the_old_logs_keeps_stamped_commands_until_the_snapshot_comes() -> None:
+    leader = Leader(unified=False)
+    meta = proposed(*SETUP, leader=leader)
+    old = perfect(meta, unified=False)
+    snapshot = unite(old)
+    stamped = Leader(2, dict(leader.ends), snapshot.log_index).propose(insert("alice", 1))
+    replica = Replica(unified=False)
+    for delivery in (meta[:3], [stamped], meta[3:]):
+        replica.deliver(delivery)
+    assert replica.waiting() == {stamped.group: [1]} and not replica.unified
+    replica.deliver([snapshot])
+    assert result_of(replica, stamped) == (1, None)
+
+
+def test_rows_survive_a_snapshot_of_a_replica_that_counted_the_old_logs_in_another_order() -> None:
+    leader = Leader(unified=False)
+    namespace, table, alice, bob = proposed(*SETUP, leader=leader)
+    data = leader.propose(insert("alice", 1))
+    replica, other = Replica(unified=False), Replica(unified=False)
+    replica.deliver([alice, bob, namespace, table, data])
+    other.deliver([namespace, table, alice, bob])
+    snapshot = unite(other)
+    assert replica.meta.get("table", "app.t").created_index != other.meta.get("table", "app.t").created_index
+    replica.deliver([snapshot])
+    assert len(replica.visible_rows()) == 1 and replica.meta.objects == other.meta.objects
+
+
 # Results
 
 
@@ -238,6 +285,29 @@ def test_the_flag_goes_one_way() -> None:
         unite(Replica(unified=False))
 
 
+def test_a_leader_without_meta_has_nothing_to_stamp_with() -> None:
+    with pytest.raises(BadInput, match="Insert needs a Meta index, and Meta is empty"):
+        Leader().propose(insert("alice", 1))
+    assert Leader(unified=False).propose(insert("alice", 1)).required == 0, "before the logs are united nothing is stamped"
+
+
+@pytest.mark.parametrize(
+    ("kind", "definition", "more", "message"),
+    [
+        ("table", {"columns": ["id"]}, {}, "defines table 'x' as .* an object with columns, primary_key is expected"),
+        ("user", {"locked": "no"}, {}, "an object with locked is expected"),
+        ("user", [], {}, "an object with locked is expected"),
+        ("galaxy", {}, {}, "an object of kind 'galaxy'"),
+        ("job", {}, {"created_index": 1 << 70}, "created_index, updated_index are expected"),
+        ("job", {}, {"updated_index": -1}, "created_index, updated_index are expected"),
+    ],
+)
+def test_a_snapshot_that_commands_could_not_use_is_refused(kind: str, definition: Any, more: Any, message: str) -> None:
+    one = {"kind": kind, "id": "x", "definition": definition, "created_index": 1, "updated_index": 1, **more}
+    with pytest.raises(BadInput, match=message):
+        read_entry({"group": "meta", "log_index": 1, "log_term": 1, "command": {"type": "Snapshot", "objects": [one]}})
+
+
 def test_without_the_united_log_data_before_meta_fails_as_it_used_to() -> None:
     leader = Leader(unified=False)
     meta, data = proposed(*SETUP, leader=leader), [leader.propose(insert("alice", 1))]
@@ -267,6 +337,10 @@ def test_without_the_united_log_data_before_meta_fails_as_it_used_to() -> None:
         ({"group": "meta", "log_index": 1, "log_term": 1, "command": insert(None, 1)}, "belongs to a data group"),
         ({"group": "data:user:00", "log_index": 1, "log_term": 1, "command": insert(None, 1)}, "has no user_id"),
         ({"group": SHARED, "log_index": 1, "log_term": 1, "command": insert("alice", 1)}, "has a user_id"),
+        (
+            {"group": "data:user:01", "log_index": 1, "log_term": 1, "command": insert("alice", 1)},
+            "user 'alice' stands in the log of data:user:01: it belongs to data:user:00",
+        ),
         ({"group": "meta", "log_index": 1, "log_term": 1, "command": {"type": "Fly"}}, "'Fly' is not a kind of command"),
         ({"group": "meta", "log_index": 1, "log_term": 1, "command": {"type": ["Blank"]}}, "is not a kind of command"),
         ({"group": "meta", "log_index": 1, "log_term": 1, "command": {"type": "RegisterLiveQuery"}}, "is retired"),

@@ -1,7 +1,8 @@
 """The files in tables/ are the single source of schema: this reads them.
 
 A file is a comment block (description, then `-- kind:`, `-- key:`, `-- stages:`, `-- retention:`) and one CREATE TABLE. Data
-tables get the kernel's columns in front, so that Delta always keeps statistics on them.
+tables get the kernel's columns in front, so that Delta always keeps statistics on them. `-- while_degraded: column = value, …` says
+what the view shows for a chain while one of its stages is degraded, since a stage that stopped cannot write it.
 """
 
 import re
@@ -13,7 +14,7 @@ from chainlake.errors import BadInput
 from chainlake.lake.names import split
 
 KINDS = ("event", "state", "index", "control")
-_HEADER = re.compile(r"(kind|key|stages|retention):")
+_HEADER = re.compile(r"(kind|key|stages|retention|while_degraded):")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ class Table:
     checks: tuple[tuple[str, str], ...]
     cluster_by: tuple[str, ...]
     properties: tuple[tuple[str, str], ...]
+    while_degraded: tuple[tuple[str, str], ...] = ()
 
     @property
     def is_control(self) -> bool:
@@ -101,6 +103,7 @@ def parse(text: str, source: str) -> Table:
         checks=tuple(_check(item, source) for item in items if item.upper().startswith("CONSTRAINT")),
         cluster_by=cluster_by,
         properties=properties,
+        while_degraded=tuple(_assignment(item, source) for item in _split_top(header.get("while_degraded", ""))),
     )
     _check_table(table, source)
     return table
@@ -210,6 +213,13 @@ def _property(item: str, source: str) -> tuple[str, str]:
     return match.group(1), match.group(2)
 
 
+def _assignment(item: str, source: str) -> tuple[str, str]:
+    match = re.fullmatch(r"(\w+)\s*=\s*('[^']*'|\w+)", item)
+    if not match:
+        raise BadInput(f"{source}: {item[:40]!r} in while_degraded must read: column = value")
+    return match.group(1), match.group(2)
+
+
 def _check_table(table: Table, source: str) -> None:
     names = [column.name.lower() for column in table.columns]
     for name in names:
@@ -219,6 +229,9 @@ def _check_table(table: Table, source: str) -> None:
     for name in (*table.key, *table.cluster_by):
         if name not in known:
             raise BadInput(f"{source}: {name!r} in key or CLUSTER BY is no column of {table.name}")
+    for name, _ in table.while_degraded:
+        if name not in {column.name for column in table.columns}:
+            raise BadInput(f"{source}: {name!r} in while_degraded is no column of {table.name}")
     if not table.key:
         raise BadInput(f"{source}: no key; write '-- key: ' and the columns that identify a row")
     if not table.is_control and not table.stages:

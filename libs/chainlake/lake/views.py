@@ -43,6 +43,7 @@ def reader_view(namespace: Namespace, table: Table, bases: Mapping[str, Commit] 
     rollback below it, and before its rows are collected.
     """
     body = _state(namespace, table, bases or {}) if table.kind == "state" else _events(namespace, table)
+    body = _while_degraded(namespace, table, body) if table.while_degraded else body
     comments = ", ".join(f"`{name}` COMMENT '{quoted(text)}'" for name, text in shown_columns(table).items())
     return f"CREATE OR REPLACE VIEW {namespace.view(table.name)} ({comments})\nCOMMENT '{quoted(table.description)}'\nAS {body}"
 
@@ -90,6 +91,18 @@ t AS (SELECT * FROM ({tail}
 SELECT {_shown("x", table)} FROM b JOIN {namespace.base(table.name)} x ON x._commit = b.commit_id AND x._chain = b.chain
   LEFT ANTI JOIN t ON {same}
 UNION ALL SELECT {_shown("t", table)} FROM t WHERE NOT t._deleted"""
+
+
+def _while_degraded(namespace: Namespace, table: Table, body: str) -> str:
+    """The rows of a view, with what they say instead while a stage of their chain is degraded: the stage itself stands still."""
+    said = dict(table.while_degraded)
+    shown = [
+        f"CASE WHEN d.chain IS NULL THEN s.`{name}` ELSE {said[name]} END AS `{name}`" if name in said else f"s.`{name}`"
+        for name in shown_columns(table)
+    ]
+    latest = f"SELECT chain, stage, max_by(status, at) AS status FROM {namespace.control('health')} GROUP BY chain, stage"
+    return f"""SELECT {", ".join(shown)} FROM ({body}) s
+LEFT JOIN (SELECT DISTINCT chain FROM ({latest}) WHERE status = 'degraded') d ON d.chain = s.chain"""
 
 
 def _of(table: Table) -> str:

@@ -79,8 +79,9 @@ def changed_again(entries: DataFrame, earlier: DataFrame, span: tuple[int, int])
     return Fault(height, tx_index, f"{group} {log_index} came again {how}: the logs have diverged")
 
 
-def wrong_meta_log(entries: DataFrame, before: Mapping[str, Progress]) -> Fault | None:
-    """The first entry of a Meta log that may not be used, in a batch that begins with the three old ones."""
+def wrong_meta_log(entries: DataFrame, before: Mapping[str, Progress], meta_index: int) -> Fault | None:
+    """The first entry of a Meta log that may not be used, in a batch that begins with the three old ones at a Meta index. A
+    stamp that is still to come may be that of the Snapshot which unites them: such a command waits."""
     fresh = entries.filter(F.col("status") == FRESH)
     is_meta = F.col("group_name") == META
     row = fresh.agg(
@@ -104,8 +105,21 @@ def wrong_meta_log(entries: DataFrame, before: Mapping[str, Progress]) -> Fault 
         retired = _first(fresh, after & F.col("group_name").isin(*OLD_META), NO_WAY_BACK)
         found += [retired] if retired else []
         fresh = fresh.filter(~after)
-    stamped = _first(fresh.filter(~is_meta), F.col("required_meta_index") > 0, "a watermark needs one Meta log: migrate first")
+    stamped = _stamped_too_low(fresh, meta_index)
     return min([*found, *([stamped] if stamped else [])], default=None)
+
+
+def _stamped_too_low(fresh: DataFrame, meta_index: int) -> Fault | None:
+    """The first command whose stamp counts entries of the three old logs, which every replica counts in its own order."""
+    is_old, is_stamped = F.col("group_name").isin(*OLD_META), F.col("required_meta_index") > 0
+    needed = F.min(F.when(~is_old & (F.col("group_name") != META) & is_stamped, F.col("required_meta_index")))
+    told = fresh.groupBy("_height").agg(F.count(F.when(is_old, 1)), needed).orderBy("_height").collect()
+    for height, count, lowest in told:
+        if lowest is not None and lowest <= meta_index:
+            wrong = ~is_old & (F.col("_height") == height) & is_stamped & (F.col("required_meta_index") <= meta_index)
+            return _first(fresh, wrong, "a watermark needs one Meta log: migrate first")
+        meta_index += count
+    return None
 
 
 def _first(entries: DataFrame, wrong: Column, why: str) -> Fault | None:

@@ -20,7 +20,7 @@ from chainlake.replica.groups import META, is_meta
 from chainlake.replica.leader import Leader
 from chainlake.replica.migrate import unite
 from chainlake.replica.replica import Replica
-from chainlake.sources.json_text import compact, parse
+from chainlake.sources.json_text import canonical, parse, utf8
 
 NOTHING, FROM_META, FROM_ALL = "", "meta", "all"
 
@@ -154,11 +154,13 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 
 def _lines(path: Path) -> list[Any]:
-    return [parse(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    """Only a line feed ends a line: texts may hold other characters that Unicode counts as line ends."""
+    return [parse(utf8(line)) for line in path.read_bytes().split(b"\n") if line]
 
 
 def _append(path: Path, values: list[Any]) -> None:
-    """Lines at the end of a file, in one write."""
+    """Lines at the end of a file, in one write; none if one of them has no bytes."""
+    lines = b"".join(canonical(value) + b"\n" for value in values)
     with open(path, "ab", buffering=0) as file:
-        file.write(b"".join(compact(value) + b"\n" for value in values))
+        file.write(lines)
         os.fsync(file.fileno())

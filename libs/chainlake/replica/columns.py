@@ -8,7 +8,7 @@ from typing import Any, ParamSpec
 
 import pyarrow as pa
 
-MOST_ROWS = 20_000
+MOST_ROWS, MOST_BYTES = 20_000, 64 << 20
 P = ParamSpec("P")
 _SPARK = {pa.int64(): "long", pa.int32(): "int", pa.int8(): "byte", pa.string(): "string", pa.bool_(): "boolean"}
 
@@ -46,19 +46,25 @@ class Sheets:
         self._schema = schema
         self._columns = columns
         self._rows: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in columns}
+        self._given = 0
 
     def add(self, kind: str, *values: Any) -> None:
         """A row, values in the order of the kind's columns."""
         self._rows[kind].append(values)
 
-    def full(self) -> Iterator[pa.RecordBatch]:
-        """Batches of the kinds that have many rows."""
+    def full(self, given: int = 0) -> Iterator[pa.RecordBatch]:
+        """Batches of the kinds that have many rows; of all kinds once the bytes `given` to the fold are many, so that a few
+        large commands do not make a batch that is too large to be one."""
+        self._given += given
+        if self._given >= MOST_BYTES:
+            yield from self.rest()
         for kind, rows in self._rows.items():
             if len(rows) >= MOST_ROWS:
                 yield self._take(kind)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Everything that is left."""
+        self._given = 0
         for kind, rows in self._rows.items():
             if rows:
                 yield self._take(kind)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from chainlake.errors import BadInput
-from chainlake.replica.groups import DATA_GROUPS, KNOWN, META, OLD_META, SHARED
+from chainlake.replica.groups import DATA_GROUPS, KNOWN, META, OLD_META, SHARED, group_of
 from chainlake.sources.json_text import canonical
 
 Command = dict[str, Any]
@@ -18,6 +18,8 @@ TEXT, NUMBER, FLAG, TEXTS, JSON, JSONS = "text", "number", "flag", "texts", "jso
 SYSTEM, USERS, JOBS = OLD_META
 DATA, ANY = "data", "any"
 MAX_NUMBER = (1 << 63) - 1
+MAX_DEPTH = 100
+MAX_TEXT = 16 << 20
 
 
 class Field(NamedTuple):
@@ -129,11 +131,31 @@ def check_place(group: Any, command: Command) -> None:
         raise BadInput(f"{command['type']} stands in the log of {group}: it belongs to {log if log != DATA else 'a data group'}")
     if log == DATA and ("user_id" in command) == (group == SHARED):
         raise BadInput(f"{command['type']} in {group} has {'a' if group == SHARED else 'no'} user_id")
+    if log == DATA and group != SHARED and group_of(command["user_id"]) != group:
+        wanted = group_of(command["user_id"])
+        raise BadInput(
+            f"{command['type']} of user {command['user_id']!r:.60} stands in the log of {group}: it belongs to {wanted}"
+        )
 
 
 def command_text(command: Command) -> str:
-    """The one text of a command, by which two of them are compared."""
-    return canonical(command).decode()
+    """The one text of a command, by which two of them are compared. What is nested deeper than `MAX_DEPTH` is refused here, so
+    that whoever reads the text later can."""
+    text = canonical(command).decode()
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(command) > MAX_DEPTH:
+        raise BadInput(f"{command['type']} is nested more than {MAX_DEPTH} deep")
+    if len(text) > MAX_TEXT:
+        raise BadInput(f"{command['type']} is {len(text):,} characters long: at most {MAX_TEXT:,} are expected, divide it")
+    return text
+
+
+def _depth(value: Any) -> int:
+    """How deep arrays and objects stand in each other."""
+    depth, level = 0, [value]
+    while level := [one for one in level if isinstance(one, dict | list)]:
+        depth += 1
+        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
+    return depth
 
 
 def _is_number(value: Any) -> bool:
@@ -177,10 +199,30 @@ def _check_table(command: Command) -> None:
 
 
 def _check_objects(command: Command) -> None:
+    shape = {"kind": TEXT, "id": TEXT, "definition": JSON, "created_index": NUMBER, "updated_index": NUMBER}
     for one in command["objects"]:
-        shape = {"kind": str, "id": str, "definition": dict, "created_index": int, "updated_index": int}
-        if not isinstance(one, dict) or any(type(one.get(name)) is not kind for name, kind in shape.items()):
+        if not isinstance(one, dict) or any(name not in one or not _FITS[kind](one[name]) for name, kind in shape.items()):
             raise BadInput(f"Snapshot has the object {one!r:.60}: {', '.join(shape)} are expected")
+        needed = _DEFINED.get(one["kind"])
+        if needed is None:
+            raise BadInput(f"Snapshot has an object of kind {one['kind']!r:.60}: there are {', '.join(_DEFINED)}")
+        held = one["definition"]
+        if one["kind"] == "user" and isinstance(held, dict):
+            held = {"locked": False, **held}
+        if not isinstance(held, dict) or any(name not in held or not _FITS[kind](held[name]) for name, kind in needed.items()):
+            told = f" with {', '.join(needed)}" if needed else ""
+            raise BadInput(f"Snapshot defines {one['kind']} {one['id']!r:.60} as {held!r:.60}: an object{told} is expected")
+
+
+_DEFINED: Mapping[str, Mapping[str, str]] = {
+    "namespace": {},
+    "table": {"columns": TEXTS, "primary_key": TEXT},
+    "user": {"locked": FLAG},
+    "storage": {},
+    "job": {},
+    "job_node": {},
+}
+"""Kinds of objects that a snapshot may hold, and what commands later need of them."""
 
 
 _SHAPES: Mapping[str, Callable[[Command], None]] = {

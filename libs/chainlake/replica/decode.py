@@ -33,8 +33,9 @@ def decode_entries(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch
 def _command(payload: bytes) -> tuple[object, ...]:
     try:
         entry = read_payload(payload)
+        text = command_text(entry.command)
     except BadInput as error:
         return (*_NOTHING, str(error))
     command = entry.command
     told = (command["type"], entry.required, command.get("table_id"), command.get("user_id"))
-    return entry.group, entry.log_index, entry.log_term, *told, command_text(command), None
+    return entry.group, entry.log_index, entry.log_term, *told, text, None

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chainlake.errors import BadInput
-from chainlake.replica.commands import ANY, COMMANDS, DATA, Command, check_group, read_command
+from chainlake.replica.commands import ANY, COMMANDS, DATA, Command, check_group, command_text, read_command
 from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META, SHARED, group_of
 
@@ -20,9 +20,13 @@ class Leader:
     unified: bool = True
 
     def propose(self, given: Mapping[str, Any], group: str | None = None) -> Entry:
-        """The entry that a command becomes. Meta counts as applied at once: a leader applies what it appends."""
+        """The entry that a command becomes. Meta counts as applied at once: a leader applies what it appends. While Meta is empty
+        there is nothing to stamp with, and no table either: 0 would mean that replicas may run it against any Meta."""
         command = stamped(read_command(dict(given)), self.meta_index if self.unified else 0)
         target = route(command, self.unified, group)
+        if self.unified and COMMANDS[command["type"]].log == DATA and "required_meta_index" not in command:
+            raise BadInput(f"{command['type']} needs a Meta index, and Meta is empty: propose its namespace and table first")
+        command_text(command)
         self.ends[target] = self.ends.get(target, 0) + 1
         if target == META:
             self.meta_index = self.ends[target]

@@ -46,8 +46,9 @@ class MetaState:
     def __init__(self, objects: Iterable[MetaObject] = ()) -> None:
         self.objects = {one.key: one for one in objects}
 
-    def apply(self, index: int, command: Command) -> tuple[str | None, list[MetaChange]]:
-        """Carry out a command: its error if it is refused, and what it changed."""
+    def apply(self, index: int, command: Command, is_first: bool = False) -> tuple[str | None, list[MetaChange]]:
+        """Carry out a command: its error if it is refused, and what it changed. What a Snapshot holds counts from its creation on
+        if the log starts with it (`is_first`), so that commands which were stamped before the Snapshot find it."""
         kind = command["type"]
         if kind in MARKERS:
             return None, []
@@ -63,7 +64,8 @@ class MetaState:
                 changes.append(MetaChange(index, before, gone=True))
             elif made is not None:
                 self.objects[key] = made
-                changes.append(MetaChange(index, made))
+                since = min(index, made.created_index) if is_first and kind == "Snapshot" else index
+                changes.append(MetaChange(since, made))
         return None, changes
 
     def get(self, kind: str, name: str) -> MetaObject:

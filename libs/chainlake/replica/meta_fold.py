@@ -50,7 +50,7 @@ def fold_meta(batches: Iterable[pa.RecordBatch], meta_index: int) -> Iterator[pa
                 state.objects[one.key] = one
             else:
                 fold.entry(height, group, log_index, term, command)
-        yield from sheets.full()
+        yield from sheets.full(batch.nbytes)
     fold.end_delivery()
     yield from sheets.rest()
 
@@ -71,9 +71,10 @@ class MetaFold:
             self.end_delivery()
             self.height = height
         command = json.loads(text)
+        is_first = self.meta_index == 0
         self.meta_index = log_index if group == META else self.meta_index + 1
         self.applied[group] = (log_index, term)
-        error, changes = self.state.apply(self.meta_index, command)
+        error, changes = self.state.apply(self.meta_index, command, is_first)
         for meta_index, one, gone in changes:
             self.changed[one.key] = one
             definition = None if gone else canonical(one.definition).decode()

@@ -14,7 +14,7 @@ from chainlake.replica.commands import MARKERS
 from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META, OLD_META, is_meta
 from chainlake.replica.history import MetaHistory
-from chainlake.replica.meta import MetaState, Refused
+from chainlake.replica.meta import TABLE, MetaState, Refused
 from chainlake.replica.rules import Result, apply, effective_watermark, execute, executes_at, resolve
 
 
@@ -100,10 +100,11 @@ class Replica:
         return self.meta_count() + 1 if self.meta_count() else entry.log_index
 
     def check_group(self, entry: Entry) -> None:
-        """Before the three Meta logs are united only they may be used, and afterwards only the one."""
+        """Before the three Meta logs are united only they may be used, and afterwards only the one. A watermark that is still to
+        come may be that of the Snapshot which unites them: such a command waits."""
         if entry.group in OLD_META and self.unified:
             raise BrokenPromise(f"{entry.group} {entry.log_index}: the three Meta logs are retired, there is no way back")
-        if entry.required and not self.unified:
+        if 0 < entry.required <= self.meta_index and not self.unified:
             raise BrokenPromise(f"{entry.group} {entry.log_index} has a watermark, but the Meta logs are not united")
         if entry.group == META and not self.unified:
             if entry.command["type"] != "Snapshot":
@@ -116,11 +117,26 @@ class Replica:
 
     def apply_meta(self, entry: Entry) -> None:
         """The Meta index is that of the united log; before, it counts the entries of the three."""
+        is_first, is_snapshot = self.meta_index == 0, entry.command["type"] == "Snapshot"
+        lives = self._lives() if is_snapshot else {}
         self.meta_index = entry.log_index if entry.group == META else self.meta_index + 1
-        error, changes = self.meta.apply(self.meta_index, entry.command)
+        error, changes = self.meta.apply(self.meta_index, entry.command, is_first)
         for change in changes:
             self.history.note(change)
+        if is_snapshot:
+            self._rename_lives(lives)
         self.note(entry, Result(0, error))
+
+    def _lives(self) -> dict[str, int]:
+        return {name: one.created_index for (kind, name), one in self.meta.objects.items() if kind == TABLE}
+
+    def _rename_lives(self, before: dict[str, int]) -> None:
+        """Tables that a snapshot keeps keep their rows. Another replica may have counted the three old logs in another order, and
+        so tell another index of creation."""
+        for table_id, created in self._lives().items():
+            for shard in self.shards.values():
+                if table_id in before and (table_id, before[table_id]) in shard.rows:
+                    shard.rows[table_id, created] = shard.rows.pop((table_id, before[table_id]))
 
     def queue(self, entry: Entry) -> None:
         shard = self.shards.setdefault(entry.group, Shard())

@@ -58,7 +58,7 @@ def fold_rows(batches: Iterable[pa.RecordBatch], drops: Sequence[Drop]) -> Itera
             else:
                 operation = Operation(kind, table_id, table_index, dropped, tuple(keys), tuple(values))
                 shard.operation(height, told, operation)
-        yield from sheets.full()
+        yield from sheets.full(batch.nbytes)
     shard.end()
     yield from sheets.rest()
 

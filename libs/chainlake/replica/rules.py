@@ -66,7 +66,7 @@ def resolve(command: Command, index: int, meta: MetaHistory) -> Operation:
         user = meta.user(user_id, index)
         if user is None:
             raise Refused("user not found")
-        if user["locked"]:
+        if user.get("locked"):
             raise Refused("user locked")
     keys, values = _RESOLVERS[command["type"]](command, table, _encode(user_id))
     return Operation(command["type"], command["table_id"], table.created_index, table.dropped_index, keys, values)

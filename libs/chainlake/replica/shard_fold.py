@@ -68,7 +68,7 @@ def fold_shards(
                 shard.version(*row[12:])
             else:
                 shard.waiting = Placed(row[2], row[3], row[5], row[6], None)
-        yield from sheets.full()
+        yield from sheets.full(batch.nbytes)
     shard.end()
     yield from sheets.rest()
 

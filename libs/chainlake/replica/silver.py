@@ -89,7 +89,7 @@ class SilverBatch:
             entries = self.sequenced(self.by_group(commands))
             faults += self.faults(entries, checks.look(entries))
         if not is_unified:
-            wrong = checks.wrong_meta_log(entries, self.before)
+            wrong = checks.wrong_meta_log(entries, self.before, self.meta_index())
             faults += [wrong] if wrong else []
         self.refuse(faults)
 

@@ -27,7 +27,7 @@ def _refuse(constant: str) -> NoReturn:
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse)
 _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
-_CANONICAL = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, sort_keys=True)
+_CANONICAL = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, sort_keys=True, allow_nan=False)
 
 
 def value_at(text: str, position: int) -> tuple[Any, int]:
@@ -139,3 +139,7 @@ def canonical(value: Any) -> bytes:
         return _CANONICAL.encode(value).encode()
     except UnicodeEncodeError:
         raise BadInput("a text holds half of a surrogate pair, which has no canonical JSON") from None
+    except RecursionError:
+        raise BadInput("JSON is nested too deeply to be a block") from None
+    except ValueError:
+        raise BadInput("a number is too large for a double, and has no canonical JSON") from None
