@@ -11,7 +11,7 @@ CREATE TABLE bronze.evm_blocks (
   miner BINARY COMMENT 'Address that receives the fees',
   gas_used BIGINT COMMENT 'Gas used by all transactions',
   base_fee_per_gas DECIMAL(38, 0) COMMENT 'Base fee, in wei',
-  transaction_count INT NOT NULL COMMENT 'Transactions of which a receipt or logs were received',
+  transaction_count INT NOT NULL COMMENT 'Transactions that it lists; where its source leaves the list out, those up to the last with logs',
   first_log_id BIGINT NOT NULL COMMENT 'log_id of its first log; of the next log to come if it has none',
   log_count INT NOT NULL COMMENT 'Logs in the block',
   bloom_checked BOOLEAN NOT NULL COMMENT 'The header has a logsBloom, and it was recomputed and is equal'

@@ -1,14 +1,21 @@
-"""The conformance cases of ethereum/execution-apis and 200 random filters, all with geth 1.17.5's answers, through JSON-RPC."""
+"""The conformance cases of ethereum/execution-apis and 200 random filters, all with geth 1.17.5's answers, through JSON-RPC:
+against a plain list of logs, and against an index of several segments, one of them merged."""
 
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chainlake.logs.query import LogIndex
+from chainlake.logs.seal import Sealing
+from chainlake.logs.settings import Settings
+from chainlake.serve.log_engine import IndexEngine
+from tests.unit.logs_from_lines import LinesLake
 from tests.unit.serve_memory import Caller, MemoryEngine, make_caller, post, read_line, serving
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "evm"
@@ -37,13 +44,26 @@ def short_cases() -> list[Json]:
     return [case for case in cases() if len(case["response"].get("result_refs", ())) <= 25]
 
 
-@pytest.fixture(scope="module")
-def caller() -> Iterator[Caller]:
+@pytest.fixture(scope="module", params=["list", "index"])
+def caller(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Caller]:
     with gzip.open(CHAIN, "rt") as lines:
         engine = MemoryEngine([read_line(line) for line in lines])
-    caller = make_caller(engine, chain_id=int(recorded()["chainId"], 16))
+    asked = engine if request.param == "list" else index_of(tmp_path_factory.mktemp("lake"))
+    caller = replace(make_caller(asked, chain_id=int(recorded()["chainId"], 16)), engine=engine)  # type: ignore[arg-type]
     yield caller
     caller.gateway.close()
+
+
+def index_of(home: Path) -> IndexEngine:
+    """The chain as the index holds it, with a planner that takes looking through logs for expensive: so few would never be
+    looked up otherwise."""
+    lake = LinesLake(home, sealing=Sealing(entries=3))
+    with gzip.open(CHAIN, "rb") as file:
+        lines = list(file)
+    for at in range(0, len(lines), 12):
+        lake.take(lines[at : at + 12])
+    lake.merge(2)
+    return IndexEngine(LogIndex(home, lake.chain, settings=Settings(group_rows=1, few_candidates=0)))
 
 
 def expected(caller: Caller, response: Json) -> Json:
@@ -65,6 +85,15 @@ def test_there_are_all_cases() -> None:
     names = [case["name"] for case in cases()]
     assert len([name for name in names if name.startswith("tests/")]) == 10
     assert len([name for name in names if name.startswith("random-")]) == 200
+
+
+def test_the_index_is_used_where_it_is_asked(caller: Caller) -> None:
+    if isinstance(caller.gateway.engine, MemoryEngine):
+        pytest.skip("a list has no index")
+    plans = [caller.call("lake_explain", *case["request"]).get("result", {}).get("plan", {}) for case in cases()]
+    assert sum(plan.get("plan") in ("index", "empty") for plan in plans) > 100
+    chunks = caller.gateway.engine.caches()["chunks"]
+    assert chunks["hits"] + chunks["misses"] > 100
 
 
 def test_only_unknown_blocks_differ_from_geth() -> None:
@@ -117,7 +146,7 @@ def test_cases_in_batches_over_http(caller: Caller) -> None:
     messages = [
         {"jsonrpc": "2.0", "id": number, "method": "eth_getLogs", "params": case["request"]} for number, case in enumerate(wanted)
     ]
-    with serving(make_caller(caller.engine)) as address:
+    with serving(make_caller(caller.gateway.engine)) as address:  # type: ignore[arg-type]
         answers = post(address, messages[:100]) + post(address, messages[100:])
     assert [answer["id"] for answer in answers] == list(range(len(wanted)))
     for answer, case in zip(answers, wanted, strict=True):

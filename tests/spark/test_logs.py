@@ -14,13 +14,13 @@ import pytest
 
 from chainlake.demo import evm
 from chainlake.encoding import from_hex, to_hex
-from chainlake.errors import BadInput, BrokenPromise
+from chainlake.errors import BadInput, BrokenPromise, Degraded
 from chainlake.lake import Lake
 from chainlake.lake.home import Home
 from chainlake.lake.sql import query
 from chainlake.lake.verify import verify
+from chainlake.logs import ingest_finalized_block
 from chainlake.logs.filter import LogFilter, match
-from chainlake.logs.finalized import ingest_finalized_block
 from chainlake.logs.functions import get_logs, where
 from chainlake.logs.merging import MergeRun
 from chainlake.logs.query import LogIndex
@@ -191,7 +191,17 @@ def test_blocks_given_one_by_one(full_lake: Lake, home: Home, chain: str) -> Non
     assert ingest_finalized_block(lines[1], chain=chain, lake=full_lake).known, "twice is no harm"
     with pytest.raises(BadInput, match=r"block 3 of .* came where 2 is expected"):
         ingest_finalized_block(lines[3], chain=chain, lake=full_lake)
-    compare(LogIndex(home.path, chain, prefix=full_lake.namespace.prefix), lines[:2], 6, count=10)
+    with pytest.raises(BrokenPromise, match="block 2: the logsBloom of its header"):
+        ingest_finalized_block(
+            {**lines[2], "block": {**lines[2]["block"], "logsBloom": "0x" + "ff" * 256}}, chain=chain, lake=full_lake
+        )
+    with pytest.raises(Degraded):
+        ingest_finalized_block(lines[2], chain=chain, lake=full_lake)
+    full_lake.health.resume("raw.logs", chain, "the right block is at hand")
+    given = home.path / "given" / f"{chain}.jsonl"
+    given.write_bytes(given.read_bytes() + b'{"block": {"num')
+    assert ingest_finalized_block(lines[2], chain=chain, lake=full_lake).logs, "what a crash left of a line is dropped"
+    compare(LogIndex(home.path, chain, prefix=full_lake.namespace.prefix), lines[:3], 6, count=10)
     other = list(evm.blocks(4, seed=9, logs_per_block=6))
     with pytest.raises(BrokenPromise, match="would replace the finalized"):
         ingest_finalized_block(other[1], chain=chain, lake=full_lake)

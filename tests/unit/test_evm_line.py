@@ -158,6 +158,10 @@ def test_a_line_that_is_wrong_is_refused_by_both() -> None:
         {"block": block(transactions=[HASHES[0][:-1], "a" + HASHES[1]]), "logs": []},
         {"block": block(), "receipts": [log(0, logs=[]), log(1, logs=[])]},
         {"block": block(timestamp="5"), "logs": [log(0)]},
+        {"block": block(), "logs": [log(0, blockHash=HASHES[1], blockNumber="0x11")]},
+        {"block": block(), "receipts": [log(n, logs=[log(n, blockHash=HASHES[5], blockNumber="0x10")]) for n in range(3)]},
+        {"block": block(), "receipts": [log(n, logs=[], blockHash=HASHES[5]) for n in range(3)]},
+        {"block": block(), "receipts": [log(n, logs=[], transactionHash=HASHES[n + 4]) for n in range(3)]},
     ],
 )
 def test_the_quick_way_is_not_more_lenient(document: dict[str, Any]) -> None:

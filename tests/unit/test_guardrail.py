@@ -1,5 +1,6 @@
 """Writers slow down, then stop, when too many rows are invisible."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -7,10 +8,12 @@ import pytest
 
 from chainlake.errors import BadInput
 from chainlake.lake.guardrail import Guardrail, Limits, TooManyOrphans, limits_from_environment
+from chainlake.lake.stage import OrphanLimit
+from chainlake.logs.stages import log_stages, orphan_limits
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 LIMITS = Limits(soft_bytes=100, hard_bytes=200, soft_rows=10, hard_rows=20, pause_seconds=7.5)
-INDEX_LIMITS = Limits(pause_seconds=7.5, hard_manifests=40, hard_tails=60)
+OWN = tuple(replace(limit, most=most) for limit, most in zip(orphan_limits(), (40, 60), strict=True))
 
 
 class Control:
@@ -29,11 +32,13 @@ def measured(rows: int, size: int, minute: int = 0, table: str = "raw_blocks") -
     return {"table_name": table, "kind": "orphan", "rows": rows, "bytes": size, "removable": 0, "at": at}
 
 
-def pauses(*rows: dict[str, Any], limits: Limits = LIMITS, since: tuple[int, int] = (0, 0)) -> list[float]:
+def pauses(
+    *rows: dict[str, Any], limits: Limits = LIMITS, since: tuple[int, int] = (0, 0), own: tuple[OrphanLimit, ...] = ()
+) -> list[float]:
     """How long a writer was made to wait."""
     slept: list[float] = []
     control: Any = Control(*rows)
-    Guardrail(control, limits, slept.append).check("raw.logs", lambda at: since)
+    Guardrail(control, limits, slept.append).check("raw.logs", lambda at: since, own)
     return slept
 
 
@@ -78,11 +83,21 @@ def test_parts_of_the_log_index_that_no_commit_has_are_limited_by_themselves(par
         tables = ((f"gold_log_{part}", half), (f"gold_log_{part}_merged", rest))
         return [measured(count, 0, table=name) | {"kind": kind} for name, count in tables]
 
-    assert pauses(*left(limit // 2), limits=INDEX_LIMITS) == []
-    assert pauses(*left(limit // 2 + 1), limits=INDEX_LIMITS) == pauses(*left(limit), limits=INDEX_LIMITS) == [7.5]
-    assert pauses(*left(limit + 1, kind="rolled_back"), limits=INDEX_LIMITS) == []
+    limits = Limits(pause_seconds=7.5)
+    assert pauses(*left(limit // 2), limits=limits, own=OWN) == pauses(*left(limit + 1), limits=limits) == []
+    assert pauses(*left(limit // 2 + 1), limits=limits, own=OWN) == pauses(*left(limit), limits=limits, own=OWN) == [7.5]
+    assert pauses(*left(limit + 1, kind="rolled_back"), limits=limits, own=OWN) == []
     with pytest.raises(TooManyOrphans, match=rf"^raw\.logs does not write: {limit + 1} {part} of the log index .*; run lake gc$"):
-        pauses(*left(limit + 1), limits=INDEX_LIMITS)
+        pauses(*left(limit + 1), limits=limits, own=OWN)
+
+
+def test_the_stages_of_the_log_index_have_these_limits_and_operators_may_change_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in ("MANIFESTS", "TAILS"):
+        monkeypatch.delenv(f"LAKE_ORPHAN_HARD_{part}", raising=False)
+    found = {stage.name: [limit.most for limit in stage.orphan_limits] for stage in log_stages()}
+    assert found == {"bronze.logs": [], "gold.logs": [500_000, 1_000_000], "gold.log_merges": [500_000, 1_000_000]}
+    monkeypatch.setenv("LAKE_ORPHAN_HARD_TAILS", "8")
+    assert [limit.most for limit in orphan_limits()] == [500_000, 8]
 
 
 def test_only_the_latest_measurement_counts() -> None:
@@ -96,16 +111,14 @@ def test_a_measurement_of_nothing_lets_writers_go_on_again() -> None:
 
 
 def test_limits_come_from_the_environment_and_slowing_down_starts_at_half(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("BYTES", "ROWS", "MANIFESTS", "TAILS"):
+    for name in ("BYTES", "ROWS"):
         monkeypatch.delenv(f"LAKE_ORPHAN_HARD_{name}", raising=False)
     monkeypatch.delenv("LAKE_ORPHAN_PAUSE", raising=False)
     assert limits_from_environment() == Limits()
     monkeypatch.setenv("LAKE_ORPHAN_HARD_BYTES", "1000")
     monkeypatch.setenv("LAKE_ORPHAN_HARD_ROWS", "50")
     monkeypatch.setenv("LAKE_ORPHAN_PAUSE", "0.5")
-    monkeypatch.setenv("LAKE_ORPHAN_HARD_MANIFESTS", "7")
-    monkeypatch.setenv("LAKE_ORPHAN_HARD_TAILS", "8")
-    assert limits_from_environment() == Limits(500, 1000, 25, 50, 0.5, 7, 8)
+    assert limits_from_environment() == Limits(500, 1000, 25, 50, 0.5)
 
 
 def test_a_limit_that_is_no_number_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

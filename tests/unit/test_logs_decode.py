@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ import sha3
 
 from chainlake.demo import evm
 from chainlake.encoding import from_hex, to_hex
+from chainlake.logs.block_rows import Checked, check_blocks, wrong_with
 from chainlake.logs.bloom import BloomBits
 from chainlake.logs.bundles import bundle_logs, file_bounds, logs_in, number_logs
 from chainlake.logs.decode import SCHEMA, Piece, check_block, decode_batch
+from chainlake.logs.headers import BLOCKS as RAW_BLOCKS
+from chainlake.logs.headers import read_headers
 from chainlake.logs.hex_columns import unhex, unhex_any
 from chainlake.logs.log_columns import Transaction, _carefully, _quickly
 from chainlake.sources.evm import parse_line
@@ -79,9 +83,11 @@ def test_the_bloom_is_that_of_the_protocol() -> None:
 
 
 def broken(change: Any) -> list[dict[str, Any]]:
-    line = json.loads(json.dumps(next(b for b in BLOCKS if len(logs_of(b)) > 4)))
-    change(logs_of(line))
-    given = transactions([line, BLOCKS[-1]]) if line is not BLOCKS[-1] else transactions([line])
+    """Rows of a block of which the logs were changed after the source had let it pass, and of a good one."""
+    line = next(b for b in BLOCKS if len(logs_of(b)) > 4)
+    records = {t.index: json.loads(t.payload) for t in transactions([line])}
+    change([log for record in records.values() for log in (record["logs"] if isinstance(record, dict) else record)])
+    given = [replace(t, payload=json.dumps(records[t.index]).encode()) for t in transactions([line])] + transactions(BLOCKS[-1:])
     return [row for batch in decode_batch(given, BloomBits()) for row in batch.to_pylist()]
 
 
@@ -109,7 +115,20 @@ def test_a_bad_log_is_named_with_its_block_and_the_others_are_kept(change: Any, 
 
 
 @pytest.mark.parametrize(
-    "payload", [b"", b"{", b"7", b'"x"', b"[1]", b"[[]]", b'{"logs": 3}', b'[{"topics": {}}]', b"\xff\xfe", b"[" * 2000]
+    "payload",
+    [
+        b"",
+        b"{",
+        b"7",
+        b'"x"',
+        b"[1]",
+        b"[[]]",
+        b'{"logs": 3}',
+        b'[{"topics": {}}]',
+        b"\xff\xfe",
+        b"[" * 2000,
+        b'[{"x":' * 500_000,
+    ],
 )
 def test_hostile_payloads_give_an_error_row_and_nothing_else(payload: bytes) -> None:
     (batch,) = decode_batch([Transaction(7, b"\1" * 32, 0, b"\2" * 32, payload)], BloomBits())
@@ -125,6 +144,108 @@ def test_pieces_must_be_whole_and_in_order() -> None:
     assert "log index 4 where 3" in str(check_block(1, [one, Piece(4, 1, 2, 2, bloom)], bloom))
     assert "come after" in str(check_block(1, [one, Piece(3, 1, 1, 1, bloom)], bloom))
     assert "logsBloom" in str(check_block(1, [one, two], b"\1" + bytes(255)))
+
+
+def read_header(payload: bytes) -> dict[str, Any]:
+    times = pa.array([5], pa.timestamp("us", "UTC"))
+    columns = {"_height": [7], "hash": [b"h"], "parent_hash": [b"p"], "timestamp": times, "payload": [payload]}
+    (batch,) = read_headers([pa.RecordBatch.from_pydict(columns)])
+    (row,) = batch.to_pylist()
+    assert (row["_height"], row["hash"], row["parent_hash"]) == (7, b"h", b"p")
+    return row
+
+
+def test_a_header_says_what_it_says_and_what_is_no_number_is_left_out() -> None:
+    for line in BLOCKS[:3]:
+        header = line["block"]
+        row = read_header(json.dumps(header).encode())
+        assert to_hex(row["bloom"]) == header["logsBloom"] and to_hex(row["miner"]) == header["miner"] and row["error"] is None
+        assert row["gas_used"] == int(header["gasUsed"], 16) and row["base_fee_per_gas"] == int(header["baseFeePerGas"], 16)
+        assert row["transaction_count"] == len(header["transactions"])
+    empty = read_header(b'{"gasUsed":"0xffffffffffffffff","baseFeePerGas":7,"miner":"0xz","transactions":null,"logsBloom":null}')
+    names = ("bloom", "miner", "gas_used", "base_fee_per_gas", "transaction_count", "error")
+    assert [empty[name] for name in names] == [None] * 6
+    assert read_header(b'{"extra":"\\ud800","gasUsed":"0x5"}')["gas_used"] == 5, "half a surrogate pair is no reason to stop"
+
+
+@pytest.mark.parametrize("bloom", ["0x", "0x00", "0x" + "00" * 255, "0x" + "00" * 257, "00" * 257, "0x" + "zz" * 256, 7, ["0x"]])
+def test_a_bloom_that_is_none_is_named_and_not_taken_for_a_missing_one(bloom: Any) -> None:
+    row = read_header(json.dumps({"logsBloom": bloom}).encode())
+    assert row["bloom"] is None and row["error"].startswith("block 7: its logsBloom is ")
+
+
+def test_a_header_that_cannot_be_read_is_an_error_and_no_crash() -> None:
+    for payload in (b"", b"{", b"[]", b'{"a":' * 100_000, b"\xff"):
+        assert read_header(payload)["error"].startswith("block 7: ")
+
+
+def headers(lines: list[dict[str, Any]]) -> pa.Table:
+    rows = [
+        {
+            "_height": int(line["block"]["number"], 16),
+            "hash": from_hex(line["block"]["hash"]),
+            "parent_hash": from_hex(line["block"]["parentHash"]),
+            "timestamp": int(line["block"]["timestamp"], 16) * 1_000_000,
+            "payload": json.dumps(line["block"]).encode(),
+        }
+        for line in lines
+    ]
+    return pa.Table.from_batches(read_headers([pa.RecordBatch.from_pylist(rows, schema=RAW_BLOCKS)]))
+
+
+def checked(lines: list[dict[str, Any]], first: int = 100, size: int = 5) -> Checked:
+    """The blocks in any order, their logs in bundles of some transactions."""
+    given = transactions(lines)
+    bundles = list(bundle_logs([raw(given[at : at + size]) for at in range(0, len(given), size)]))
+    return check_blocks(headers(lines[::-1]), pa.Table.from_batches(bundles), first)
+
+
+def test_blocks_are_checked_and_their_logs_numbered_on() -> None:
+    found = checked(BLOCKS)
+    rows = found.rows.to_pylist()
+    counts = [len(logs_of(line)) for line in BLOCKS]
+    assert found.wrong is None and found.next_log_id == 100 + sum(counts)
+    assert [row["log_count"] for row in rows] == counts
+    assert [row["first_log_id"] for row in rows] == [100 + sum(counts[:at]) for at in range(len(counts))]
+    assert [to_hex(row["hash"]) for row in rows] == [line["block"]["hash"] for line in BLOCKS]
+    assert all(row["bloom_checked"] for row in rows)
+    assert [row["transaction_count"] for row in rows] == [len(line["block"]["transactions"]) for line in BLOCKS]
+
+
+def test_the_first_wrong_block_is_named_with_what_is_wrong() -> None:
+    lines = json.loads(json.dumps(BLOCKS))
+    busy = [line for line in lines if len(logs_of(line)) > 4]
+
+    def names(line: dict[str, Any], words: str) -> bool:
+        height, error = checked(lines).wrong or (None, "")
+        return height == int(line["block"]["number"], 16) and words in error
+
+    busy[3]["block"]["logsBloom"] = "0x" + "00" * 256
+    assert names(busy[3], "the logsBloom of its header is not that of its")
+    busy[2]["block"]["logsBloom"] = "0x12"
+    assert names(busy[2], "its logsBloom is '0x12'")
+    logs_of(busy[1])[0].update(address="0x12")
+    assert names(busy[1], "address '0x12'")
+
+
+def test_a_block_by_itself_is_checked_in_the_same_way() -> None:
+    for line in BLOCKS:
+        assert wrong_with(parse_line(json.dumps(line).encode(), "given", 0)) is None
+    line = json.loads(json.dumps(next(line for line in BLOCKS if len(logs_of(line)) > 4)))
+    line["block"]["logsBloom"] = "0x" + "ff" * 256
+    assert "the logsBloom of its header" in str(wrong_with(parse_line(json.dumps(line).encode(), "given", 0)))
+    logs_of(line)[2]["logIndex"] = "0x7"
+    assert "out of order" in str(wrong_with(parse_line(json.dumps(line).encode(), "given", 0)))
+
+
+def test_blocks_whose_source_leaves_out_transactions_and_bloom_are_taken() -> None:
+    lines = json.loads(json.dumps(BLOCKS))
+    for line in lines:
+        del line["block"]["transactions"], line["block"]["logsBloom"]
+    found = checked(lines)
+    assert found.wrong is None and not any(found.rows["bloom_checked"].to_pylist())
+    last = [max((int(log["transactionIndex"], 16) + 1 for log in logs_of(line)), default=0) for line in lines]
+    assert found.rows["transaction_count"].to_pylist() == last
 
 
 def test_unhex_of_nothing_and_of_any_case() -> None:

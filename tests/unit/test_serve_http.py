@@ -1,5 +1,6 @@
 """The server on a real socket: clients that are slow, silent, greedy or hostile, and those beside them."""
 
+import http.client
 import json
 import socket
 import threading
@@ -347,6 +348,35 @@ def test_health_and_simple_methods_answer_while_queries_hang() -> None:
         for thread in asking:
             thread.join(10)
         assert fetch(address, "/health")[0] == 200
+
+
+class SlowFor(MemoryEngine):
+    """Queries for an address hang until told to go on; others are answered."""
+
+    go = threading.Event()
+
+    def query(self, snapshot: Any, wanted: Any, **how: Any) -> Any:
+        if wanted.addresses:
+            self.go.wait(10)
+        return super().query(snapshot, wanted, **how)
+
+
+def test_the_slow_queries_of_one_client_do_not_keep_another_waiting() -> None:
+    engine = SlowFor(BLOCKS)
+    slow = {"jsonrpc": "2.0", "id": 1, "method": "eth_getLogs", "params": [{"address": "0x" + "11" * 20}]}
+    quick = {**slow, "params": [{"fromBlock": "0x1", "toBlock": "0x1"}]}
+    with serving(make_caller(engine, threads=2, queue=8, request_seconds=20)) as (host, port):
+        asking = [threading.Thread(target=post, args=((host, port), slow)) for _ in range(12)]
+        for thread in asking:
+            thread.start()
+        time.sleep(0.3)
+        connection = http.client.HTTPConnection(host, port, timeout=5, source_address=("127.0.0.2", 0))
+        connection.request("POST", "/", json.dumps(quick))
+        assert json.loads(connection.getresponse().read())["result"] == [log.to_json() for log in BLOCKS[1].logs]
+        connection.close()
+        engine.go.set()
+        for thread in asking:
+            thread.join(10)
 
 
 def test_many_clients_at_once_get_their_own_answers() -> None:

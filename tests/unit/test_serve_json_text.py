@@ -7,7 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainlake.serve.json_text import MOST_DEPTH, is_deeper, parse
+from chainlake.errors import BadInput
+from chainlake.json_depth import MOST_DEPTH, is_deeper
+from chainlake.serve.json_text import parse
+from chainlake.sources import json_text as sources
+from chainlake.sources.evm_line import parse_line
 
 
 def test_deep_nesting_is_refused_even_where_a_library_has_raised_the_recursion_limit() -> None:
@@ -17,6 +21,27 @@ def test_deep_nesting_is_refused_even_where_a_library_has_raised_the_recursion_l
         for body in (b"[" * 1_000_000, b'{"a":' * 200_000, b'["\\ud800",' * 100_000, b'["' + b"[" * 600 + b'"' + b"[" * 100_000):
             with pytest.raises(ValueError, match="nested too deeply"):
                 parse(body)
+    finally:
+        sys.setrecursionlimit(before)
+
+
+DEEP = (
+    "[" * 1_000_000,
+    '{"a":' * 200_000,
+    '{"block": ' + '{"a":' * 100_000 + "1" + "}" * 100_000 + "}",
+    '{"block":{"a":' + "[" * 800 + "]" * 800 + '},"logs":[]}',
+    '{"block": {}, "receipts": [' + "[" * 100_000,
+)
+
+
+def test_deep_blocks_are_refused_by_every_way_into_a_source_too() -> None:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(2**31 - 1)
+    try:
+        for text in DEEP:
+            for read in (sources.parse, lambda t: list(sources.documents(t)), lambda t: parse_line(t.encode(), "file", 0)):
+                with pytest.raises(BadInput, match="nested too deeply"):
+                    read(text)
     finally:
         sys.setrecursionlimit(before)
 

@@ -12,7 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from chainlake.errors import LakeError
+from chainlake.logs.rpc_values import RpcError
 from chainlake.serve.engine import Damaged, TooBroad
+from chainlake.serve.pool import CLIENT, WorkPool
 from tests.unit.serve_memory import Caller, MemoryEngine, make_blocks, make_caller
 
 
@@ -173,6 +175,42 @@ def test_when_all_threads_and_the_queue_are_full_callers_are_told_at_once() -> N
     assert [error(answer)[1:] for answer in busy] == [(-32005, "server busy, retry later")] * 3
     assert sum("result" in answer for answer in answers) == 3
     assert caller.gateway.pool.pending == 0
+
+
+def test_clients_take_turns_and_one_never_has_all_threads_or_all_room() -> None:
+    pool = WorkPool(2, 4)
+    go, began = threading.Event(), []
+
+    async def ask(client: str, number: int) -> str:
+        CLIENT.set(client)
+        name = f"{client}{number}"
+
+        def work() -> str:
+            began.append(name)
+            go.wait(10)
+            return name
+
+        try:
+            return await pool.run(work, 10)
+        except RpcError as refused:
+            return f"{name} {refused.message}"
+
+    async def all_of_them() -> list[str]:
+        greedy = [asyncio.create_task(ask("greedy", number)) for number in range(6)]
+        await asyncio.sleep(0.1)
+        assert began == ["greedy0"], "one thread is kept for others"
+        other = [asyncio.create_task(ask("other", number)) for number in range(3)]
+        await asyncio.sleep(0.1)
+        assert began == ["greedy0", "other0"] and pool.pending == 6
+        go.set()
+        return await asyncio.gather(*greedy, *other)
+
+    answers = asyncio.run(all_of_them())
+    busy = [answer.split()[0] for answer in answers if "busy" in answer]
+    assert busy == ["greedy3", "greedy4", "greedy5"], "the newest of who has most make room"
+    assert pool.refused == 3 and pool.pending == 0
+    assert set(began[2:4]) == {"greedy1", "other1"}
+    pool.close()
 
 
 def test_a_large_body_is_parsed_beside_the_event_loop(caller: Caller) -> None:

@@ -43,12 +43,12 @@ def test_spaces_in_the_line_do_not_change_what_is_kept() -> None:
 
 
 def test_logs_are_grouped_by_transaction_in_order_and_quiet_transactions_are_kept() -> None:
-    logs = [log(0, 1), log(1, 1), log(2, 3)]
-    found = parse({"block": block(transactions=[HASHES[0], {"hash": HASHES[1]}]), "logs": logs}).transactions
+    logs = [log(0, 1), log(1, 1), log(2, 2)]
+    found = parse({"block": block(transactions=[HASHES[0], {"hash": HASHES[1]}, HASHES[2]]), "logs": logs}).transactions
     assert [(one.index, one.hash.hex(), json.loads(one.payload)) for one in found] == [
         (0, HASHES[0][2:], []),
         (1, HASHES[1][2:], logs[:2]),
-        (3, HASHES[3][2:], logs[2:]),
+        (2, HASHES[2][2:], logs[2:]),
     ]
 
 
@@ -78,6 +78,20 @@ def test_receipts_are_kept_one_by_one_sorted_by_index() -> None:
         ),
         ({"block": block(transactions=HASHES[:2]), "receipts": [log(0, 1)]}, "2 transactions but has 1 receipts"),
         ({"block": block(), "receipts": [log(0, 1), log(0, 1)]}, "same transactionIndex"),
+        ({"block": block(), "logs": [log(0, 1), log(1, 2, transactionIndex="0x1")]}, "same transactionIndex"),
+        (
+            {"block": block(transactions=HASHES[:2]), "logs": [log(0, 1), log(1, 3)]},
+            "a log is of transaction 3 0x03030303…, the block lists only 2 transactions",
+        ),
+        (
+            {"block": block(transactions=HASHES[:1]), "receipts": [log(0, 3, transactionIndex="0x0")]},
+            "a receipt is of transaction 0 0x03030303…, the block lists 0x00000000…",
+        ),
+        ({"block": block(), "logs": [log(0, 1, blockHash=HASHES[3])]}, "its logs are of block 0x03030303…, not of 0x01010101…"),
+        ({"block": block(), "receipts": [log(0, 1, blockHash=HASHES[3])]}, "its receipts are of block 0x03030303…, not of"),
+        ({"block": block(), "logs": [log(0, 1, blockNumber="0x11")]}, "its logs are of block 0x11, not of 0x10"),
+        ({"block": block(), "receipts": [log(0, 1, logs=[log(0, 1, blockNumber="0x11")])]}, "its logs are of block 0x11"),
+        ({"block": block(), "logs": [log(0, 1, blockHash=7)]}, "blockHash of the logs is 7"),
         ({"block": block(), "logs": [log(0, 1, transactionIndex="0x80000000")]}, "at most 31 bits"),
         ({"block": block(), "logs": [7]}, "log.transactionHash is None"),
     ],
@@ -94,6 +108,13 @@ def test_a_line_that_is_not_a_block_says_what_is_wrong(tmp_path: Path, line: dic
 def test_text_that_is_not_a_json_object_is_a_bad_block(tmp_path: Path, text: str) -> None:
     (tmp_path / "a.jsonl").write_text(text)
     assert "JSON" in reason(read_batch("evm", [str(tmp_path / "a.jsonl")]))
+
+
+def test_records_may_name_their_block_in_any_case_or_not_at_all() -> None:
+    plain = parse({"block": block(hash="0x" + "ab" * 32), "logs": [log(0, 1)]})
+    for said in ({"blockHash": "0x" + "AB" * 32, "blockNumber": "0x010"}, {"blockHash": None}, {"blockNumber": "0x10"}):
+        found = parse({"block": block(hash="0x" + "ab" * 32), "logs": [log(0, 1, **said)]})
+        assert [one.hash for one in found.transactions] == [one.hash for one in plain.transactions]
 
 
 def test_blocks_before_a_damaged_one_are_kept_and_those_after_are_not(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 from chainlake.errors import BadInput, LakeError
 from chainlake.lake.control import ControlTables
 from chainlake.lake.gc import ORPHAN
+from chainlake.lake.names import physical
+from chainlake.lake.stage import OrphanLimit
 
 
 class TooManyOrphans(LakeError):
@@ -25,25 +27,19 @@ class Limits:
     soft_rows: int = 50_000_000
     hard_rows: int = 100_000_000
     pause_seconds: float = 5.0
-    hard_manifests: int = 500_000
-    """Of manifests and tails of the log index, those of attempts that never committed are counted apart: a killed bulk load
-    leaves many."""
-    hard_tails: int = 1_000_000
 
 
 def limits_from_environment() -> Limits:
-    """LAKE_ORPHAN_HARD_BYTES, _ROWS, _MANIFESTS and _TAILS; slow down from half of them."""
+    """LAKE_ORPHAN_HARD_BYTES and _ROWS; slow down from half of them."""
     default = Limits()
-    hard_bytes = _number("LAKE_ORPHAN_HARD_BYTES", default.hard_bytes)
-    hard_rows = _number("LAKE_ORPHAN_HARD_ROWS", default.hard_rows)
-    pause = _number("LAKE_ORPHAN_PAUSE", default.pause_seconds)
-    manifests = _number("LAKE_ORPHAN_HARD_MANIFESTS", default.hard_manifests)
-    tails = _number("LAKE_ORPHAN_HARD_TAILS", default.hard_tails)
-    halves = int(hard_bytes / 2), int(hard_bytes), int(hard_rows / 2), int(hard_rows)
-    return Limits(*halves, pause, int(manifests), int(tails))
+    hard_bytes = number_from_environment("LAKE_ORPHAN_HARD_BYTES", default.hard_bytes)
+    hard_rows = number_from_environment("LAKE_ORPHAN_HARD_ROWS", default.hard_rows)
+    pause = number_from_environment("LAKE_ORPHAN_PAUSE", default.pause_seconds)
+    return Limits(int(hard_bytes / 2), int(hard_bytes), int(hard_rows / 2), int(hard_rows), pause)
 
 
-def _number(name: str, default: float) -> float:
+def number_from_environment(name: str, default: float) -> float:
+    """A limit that an operator may have set."""
     text = os.environ.get(name, str(default))
     try:
         return float(text)
@@ -59,8 +55,9 @@ class Guardrail:
         self._limits = limits or limits_from_environment()
         self._sleep = sleep
 
-    def check(self, stage: str, abandoned: Callable[[datetime | None], tuple[int, int]]) -> None:
-        """Return at once, after a pause, or not at all. `abandoned` tells rows and bytes that were left since the measurement."""
+    def check(self, stage: str, abandoned: Callable[[datetime | None], tuple[int, int]], own: Sequence[OrphanLimit] = ()) -> None:
+        """Return at once, after a pause, or not at all. `abandoned` tells rows and bytes that were left since the measurement,
+        `own` are the stage's own limits."""
         latest, limits = self._latest(), self._limits
         more = abandoned(latest[0]["at"] if latest else None)
         rows, size = (sum(pair) for pair in zip(_total(latest), more, strict=True))
@@ -69,15 +66,13 @@ class Guardrail:
                 f"{stage} does not write: {rows:,} invisible rows ({size:,} bytes) are more than {limits.hard_rows:,} rows or"
                 f" {limits.hard_bytes:,} bytes; run lake gc"
             )
-        parts = {"manifests": limits.hard_manifests, "tails": limits.hard_tails}
-        left = {part: _orphans_of(latest, f"gold_log_{part}") for part in parts}
-        for part, limit in parts.items():
-            if left[part] > limit:
+        left = [(limit, _orphans_of(latest, limit.tables)) for limit in own]
+        for limit, count in left:
+            if count > limit.most:
                 raise TooManyOrphans(
-                    f"{stage} does not write: {left[part]:,} {part} of the log index that no commit has are more than {limit:,};"
-                    " run lake gc"
+                    f"{stage} does not write: {count:,} {limit.what} that no commit has are more than {limit.most:,}; run lake gc"
                 )
-        rising = any(left[part] > limit / 2 for part, limit in parts.items())
+        rising = any(count > limit.most / 2 for limit, count in left)
         if rising or rows > limits.soft_rows or size > limits.soft_bytes:
             self._sleep(limits.pause_seconds)
 
@@ -95,6 +90,7 @@ def _total(measured: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
     return sum(row["rows"] for row in measured), sum(row["bytes"] for row in measured)
 
 
-def _orphans_of(measured: Sequence[Mapping[str, Any]], table: str) -> int:
-    """Rows of a table, and of its merged form, that attempts left which never committed."""
-    return sum(row["rows"] for row in measured if row["table_name"] in (table, f"{table}_merged") and row["kind"] == ORPHAN)
+def _orphans_of(measured: Sequence[Mapping[str, Any]], tables: Sequence[str]) -> int:
+    """Rows of some tables that attempts left which never committed."""
+    names = {physical(name) for name in tables}
+    return sum(row["rows"] for row in measured if row["table_name"] in names and row["kind"] == ORPHAN)

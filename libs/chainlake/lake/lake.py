@@ -132,7 +132,7 @@ class Lake(Records):
 
         stage = self.stages.get(name)
         self.chains.look_again()
-        Guardrail(self.control).check(stage.name, partial(abandoned, self, stage.tables))
+        Guardrail(self.control).check(stage.name, partial(abandoned, self, stage.tables), stage.orphan_limits)
         degraded = self.health.degraded()
         wanted = [chains] if isinstance(chains, str) and chains else list(chains)
         summaries: list[ChainSummary] = []

@@ -58,6 +58,15 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class OrphanLimit:
+    """How many rows of some tables attempts that never committed may leave: writers slow down from half of it on, then stop."""
+
+    what: str
+    tables: tuple[str, ...]
+    most: int
+
+
+@dataclass(frozen=True)
 class Stage:
     """One step of a pipeline."""
 
@@ -72,6 +81,8 @@ class Stage:
     write_settings: Mapping[str, str] = field(default_factory=dict)
     runner: "type[LaneRun] | None" = None
     verify: "Callable[[Lake, str], list[str]] | None" = None
+    orphan_limits: tuple[OrphanLimit, ...] = ()
+    """Limits of its own, beside those of the lake as a whole."""
     as_needed: bool = False
     """It commits only when there is something to do, and is never behind."""
 

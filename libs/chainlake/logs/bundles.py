@@ -16,6 +16,13 @@ from chainlake.logs.decode import SCHEMA, decode_batch
 from chainlake.logs.log_columns import Transaction
 from chainlake.logs.streams import Longs
 
+TRANSACTIONS = pa.schema(
+    [
+        *(("_height", pa.int64()), ("block_hash", pa.binary()), ("tx_index", pa.int32())),
+        *(("hash", pa.binary()), ("payload", pa.binary())),
+    ]
+)
+"""What of raw.transactions the logs are decoded from."""
 PIECE = pa.struct(
     [
         *(("height", pa.int64()), ("first_log", pa.int32()), ("logs", pa.int32())),
@@ -24,7 +31,7 @@ PIECE = pa.struct(
 )
 _PIECE_COLUMNS = ("_height", "log_index", "piece_logs", "transaction_index", "piece_last_tx", "piece_bloom")
 _PLACES = [("first_height", pa.int64()), ("first_log", pa.int32()), ("last_height", pa.int64()), ("last_log", pa.int32())]
-_ROW = pa.schema(
+ROW = pa.schema(
     [
         *_PLACES,
         *(("logs", pa.int32()), ("pieces", pa.list_(PIECE)), ("error_height", pa.int64())),
@@ -46,7 +53,7 @@ _PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 def bundle_logs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One bundle for each batch of raw transactions (`_height, block_hash, tx_index, hash, payload`) that has logs or errors."""
+    """One bundle for each batch of raw transactions (columns of TRANSACTIONS) that has logs or errors."""
     known = BloomBits()
     for batch in batches:
         rows = pa.Table.from_batches(decode_batch(_transactions(batch), known), SCHEMA)
@@ -82,8 +89,8 @@ def _bundle(rows: pa.Table) -> pa.RecordBatch:
         writer.write_batch(logs)
     ends = [good[name][at].as_py() for at in (0, -1) for name in ("_height", "log_index")] if good.num_rows else [None] * 4
     values = [*ends, good.num_rows, pieces.to_pylist(), (wrong["_height"] or [None])[0], (wrong["error"] or [None])[0]]
-    columns = [pa.array([value], field.type) for value, field in zip(values, _ROW, strict=False)]
-    return pa.RecordBatch.from_arrays([*columns, pa.array([sink.getvalue().to_pybytes()], pa.binary())], schema=_ROW)
+    columns = [pa.array([value], field.type) for value, field in zip(values, ROW, strict=False)]
+    return pa.RecordBatch.from_arrays([*columns, pa.array([sink.getvalue().to_pybytes()], pa.binary())], schema=ROW)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
@@ -98,8 +105,7 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
 
 def _transactions(batch: pa.RecordBatch) -> list[Transaction]:
     """The rows of a batch in block and transaction order."""
-    names = ("_height", "block_hash", "tx_index", "hash", "payload")
-    found = [Transaction(*row) for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True)]
+    found = [Transaction(*row) for row in zip(*(batch.column(name).to_pylist() for name in TRANSACTIONS.names), strict=True)]
     return sorted(found, key=lambda t: (t.height, t.index))
 
 

@@ -1,6 +1,7 @@
 """The stages of logs: raw transactions to numbered logs, logs to segments of the index, small segments to larger ones."""
 
-from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, Output, Stage
+from chainlake.lake.guardrail import number_from_environment
+from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, OrphanLimit, Output, Stage
 from chainlake.logs.checks import index_problems, merge_problems, numbering_problems
 from chainlake.logs.merging import MergeRun
 from chainlake.logs.numbering import bronze
@@ -32,6 +33,7 @@ def log_stages() -> tuple[Stage, ...]:
             max_rows=3_000_000,
             write_settings=SMALL_ROW_GROUPS,
             verify=index_problems,
+            orphan_limits=orphan_limits(),
         ),
         Stage(
             "gold.log_merges",
@@ -41,8 +43,23 @@ def log_stages() -> tuple[Stage, ...]:
             write_settings=SMALL_ROW_GROUPS,
             runner=MergeRun,
             verify=merge_problems,
+            orphan_limits=orphan_limits(),
             as_needed=True,
         ),
+    )
+
+
+def orphan_limits() -> tuple[OrphanLimit, ...]:
+    """Manifests and tails that attempts left which never committed: a killed bulk load leaves many. LAKE_ORPHAN_HARD_MANIFESTS
+    and LAKE_ORPHAN_HARD_TAILS set other limits."""
+    parts = {"manifests": 500_000, "tails": 1_000_000}
+    return tuple(
+        OrphanLimit(
+            f"{part} of the log index",
+            (f"gold.log_{part}", f"gold.log_{part}_merged"),
+            int(number_from_environment(f"LAKE_ORPHAN_HARD_{part.upper()}", most)),
+        )
+        for part, most in parts.items()
     )
 
 

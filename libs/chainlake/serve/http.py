@@ -22,7 +22,7 @@ from chainlake.logs.rpc_values import RpcError
 from chainlake.serve.access_log import AccessLog
 from chainlake.serve.gateway import Gateway
 from chainlake.serve.methods import Note
-from chainlake.serve.pool import BUSY
+from chainlake.serve.pool import BUSY, CLIENT
 from chainlake.serve.router import JSON, Request, Response, json_response
 from chainlake.serve.rpc import INVALID_REQUEST, error_body
 from chainlake.serve.settings import Settings
@@ -185,6 +185,7 @@ class HttpServer:
             return found
         handler, params = found
         remote = request.remote or ""
+        CLIENT.set(remote)
         given = Request(request.method, request.path, params, dict(request.query), request.headers, body, remote)
         try:
             return await handler(given)

@@ -1,15 +1,10 @@
 """JSON that comes from strangers and goes back to them: strict, bounded in depth, and numbers as they were written."""
 
 import json
-import re
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any, NoReturn
 
-MOST_DEPTH = 500
-_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*(?:"|\\?\Z)', re.DOTALL)
-"""A text, or what begins as one and does not end: then all the rest is taken, so that no place of it is tried again."""
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+from chainlake.json_depth import MOST_DEPTH, is_deeper
 
 
 @dataclass(frozen=True)
@@ -28,15 +23,6 @@ def parse(body: bytes) -> Any:
     if is_deeper(body, MOST_DEPTH):
         raise ValueError("nested too deeply")
     return json.loads(body.decode(), parse_float=Number, parse_constant=_refuse)
-
-
-def is_deeper(body: bytes, depth: int) -> bool:
-    """Whether arrays and objects are nested more deeply. (The parser relies on the interpreter's recursion limit; some libraries
-    raise that to where the stack ends first, and the process with it.)"""
-    if body.count(b"[") + body.count(b"{") <= depth:
-        return False
-    brackets = _TEXT.sub(b"", body).translate(None, _NO_BRACKETS)
-    return any(level > depth for level in accumulate(1 if bracket in b"[{" else -1 for bracket in brackets))
 
 
 def dump(value: Any) -> bytes:

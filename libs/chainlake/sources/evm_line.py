@@ -3,22 +3,25 @@
 There are two ways to the same result. The careful one finds the span of every receipt and log in the text as it parses. The quick
 one parses the line as a whole and cuts the text by itself; it takes only lines of which it can tell that the cuts are right.
 Whatever is unusual, or wrong, is left to the careful one.
+
+Receipts and logs say themselves which block and transaction they are of. What is of another one is refused.
 """
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from operator import itemgetter
 from typing import Any
 
 import orjson
 
-from chainlake.encoding import from_hex
+from chainlake.encoding import from_hex, short
 from chainlake.errors import BadInput
+from chainlake.json_depth import MOST_DEPTH, is_deeper
 from chainlake.sources.base import RawBlock, RawTransaction
 from chainlake.sources.json_text import Part, as_received, members, utf8
 
-_QUANTITY = re.compile("0x[0-9a-fA-F]{1,16}")
+_QUANTITY = re.compile("0x[0-9a-fA-F]{1,64}")
 _MAX_SECONDS = (1 << 63) // 1_000_000
 _PLACE = itemgetter("transactionHash", "transactionIndex")
 _BETWEEN = b"},{"
@@ -53,13 +56,18 @@ def _quickly(line: bytes) -> tuple[Header, bytes, Transactions] | None:
         document = orjson.loads(body)
         block, (kind,) = document["block"], document.keys() - {"block"}
         payload, records = orjson.dumps(block), document[kind]
+        if is_deeper(payload, MOST_DEPTH):
+            return None
         text = _array_text(body, payload, kind.encode())
         if kind == "receipts":
             places = [_PLACE(receipt) for receipt in records]
-            if {type(log) for receipt in records for log in receipt["logs"]} - {dict}:
+            logs = [log for receipt in records for log in receipt["logs"]]
+            if {*map(type, logs)} - {dict} or not _state_block(block, chain(records, logs)):
                 return None
             payloads = _cut(text, [len(receipt["logs"]) or 1 for receipt in records], b"{", b"}")
         else:
+            if not _state_block(block, records):
+                return None
             groups = [(place, len(list(found))) for place, found in groupby(document["logs"], _PLACE)]
             places = [place for place, _ in groups]
             payloads = _cut(text, [count for _, count in groups], b"[{", b"}]")
@@ -67,6 +75,11 @@ def _quickly(line: bytes) -> tuple[Header, bytes, Transactions] | None:
         return _header(block), payload, transactions
     except (BadInput, ValueError, LookupError, TypeError, AttributeError):
         return None
+
+
+def _state_block(block: Json, records: Iterable[Json]) -> bool:
+    """Whether all records name the block in the block's own words, or none."""
+    return {(one.get("blockHash"), one.get("blockNumber")) for one in records} <= {(block["hash"], block["number"]), (None, None)}
 
 
 def _array_text(body: bytes, block: bytes, kind: bytes) -> bytes:
@@ -135,8 +148,23 @@ def _transactions(text: str, block: Json, parts: Mapping[str, Part]) -> Transact
     listed = _listed(block)
     for key, read in (("receipts", _from_receipts), ("logs", _from_logs)):
         if key in parts and isinstance(parts[key].value, list):
+            _check_block(block, (part.value for part in parts[key].value), key)
             return read([(part.value, as_received(text, part)) for part in parts[key].value], listed)
     raise BadInput(f'block {block["number"]} has neither a "receipts" nor a "logs" array: fetch one of them too')
+
+
+def _check_block(block: Json, records: Iterable[Any], kind: str) -> None:
+    """Refuses records, and logs inside of them, that are of another block."""
+    for record in records:
+        if not isinstance(record, dict):
+            continue
+        name, number = record.get("blockHash"), record.get("blockNumber")
+        if name is not None and hash_of(name, f"blockHash of the {kind}") != (own := _hash(block, "hash", "block")):
+            raise BadInput(f"its {kind} are of block {name[:10]}…, not of {short(own)}: fetch them again")
+        if number is not None and number_of(number, f"blockNumber of the {kind}") != _number(block, "number", "block"):
+            raise BadInput(f"its {kind} are of block {number}, not of {block['number']}: fetch them again")
+        if kind == "receipts" and isinstance(record.get("logs"), list):
+            _check_block(block, record["logs"], "logs")
 
 
 def _from_receipts(receipts: Iterable[tuple[Any, bytes]], listed: list[bytes] | None) -> Transactions:
@@ -149,6 +177,8 @@ def _from_receipts(receipts: Iterable[tuple[Any, bytes]], listed: list[bytes] | 
         raise BadInput(f"the block lists {len(listed)} transactions but has {len(found)} receipts: fetch all receipts")
     if len({transaction.index for transaction in found}) != len(found):
         raise BadInput("two receipts have the same transactionIndex: fetch the receipts again")
+    for one in found if listed is not None else ():
+        _check_listed(listed or [], one.index, one.hash, "receipt")
     return _in_order(found)
 
 
@@ -160,10 +190,21 @@ def _from_logs(pieces: Iterable[tuple[Any, bytes]], listed: list[bytes] | None) 
         index = _number(log, "transactionIndex", "log", bits=31)
         if indexes.setdefault(transaction, index) != index:
             raise BadInput(f"log {count} has transaction index {index}, its transaction has {indexes[transaction]}")
+        if listed is not None:
+            _check_listed(listed, index, transaction, "log")
         logs.setdefault(transaction, []).append(payload)
+    if len(set(indexes.values())) != len(indexes):
+        raise BadInput("logs of two transactions have the same transactionIndex: fetch the logs again")
     return _in_order(
         [RawTransaction(indexes[transaction], transaction, b"[" + b",".join(found) + b"]") for transaction, found in logs.items()]
     )
+
+
+def _check_listed(listed: Sequence[bytes], index: int, transaction: bytes, what: str) -> None:
+    """A transaction that the block does not list, at that place, belongs to another block."""
+    if index >= len(listed) or listed[index] != transaction:
+        there = short(listed[index]) if index < len(listed) else f"only {len(listed)} transactions"
+        raise BadInput(f"a {what} is of transaction {index} {short(transaction)}, the block lists {there}: fetch it again")
 
 
 def _in_order(transactions: Iterable[RawTransaction]) -> Transactions:

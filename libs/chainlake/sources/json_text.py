@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, NoReturn
 
 from chainlake.errors import BadInput
+from chainlake.json_depth import MOST_DEPTH, is_deeper
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -30,12 +31,16 @@ _COMPACT = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 _CANONICAL = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, sort_keys=True, allow_nan=False)
 
 
+def check_depth(text: str) -> None:
+    """Refuses a text that could end the process that parses it."""
+    if text.count("[") + text.count("{") > MOST_DEPTH and is_deeper(text.encode("utf-8", "surrogatepass"), MOST_DEPTH):
+        raise BadInput("JSON is nested too deeply to be a block")
+
+
 def value_at(text: str, position: int) -> tuple[Any, int]:
-    """The JSON value that starts at `position`, and where it ends."""
+    """The JSON value that starts at `position`, and where it ends. Of a text whose depth was checked."""
     try:
         return _DECODER.raw_decode(text, position)
-    except RecursionError:
-        raise BadInput("JSON is nested too deeply to be a block") from None
     except ValueError as error:
         raise BadInput(f"not JSON: {error}: the file is damaged or still being written") from None
 
@@ -74,6 +79,7 @@ def _elements_at(text: str, position: int) -> tuple[list[Part], int]:
 
 def members(text: str, arrays: tuple[str, ...]) -> Iterator[tuple[str, Part]]:
     """The members of the one object that `text` is. Arrays of the given names come as a list of their parts."""
+    check_depth(text)
     position = _skip(text, 0)
     _expect(text, position, "{")
     position = _skip(text, position + 1)
@@ -96,6 +102,7 @@ def members(text: str, arrays: tuple[str, ...]) -> Iterator[tuple[str, Part]]:
 
 def documents(text: str) -> Iterator[Any]:
     """The values of a top-level array, or values that simply follow each other."""
+    check_depth(text)
     position = _skip(text, 0)
     if text[position : position + 1] == "[":
         yield from (part.value for part in elements(text, position))
@@ -108,6 +115,7 @@ def documents(text: str) -> Iterator[Any]:
 
 def parse(text: str) -> Any:
     """The one JSON value that `text` is."""
+    check_depth(text)
     value, end = value_at(text, _skip(text, 0))
     if end != len(text) and _skip(text, end) != len(text):
         raise BadInput(f"not JSON: something follows the value that ends at character {end}")
