@@ -112,7 +112,7 @@ def test_a_check_may_compare_and_be_followed_by_more(condition: str, after: str)
             "'b' in key or CLUSTER BY is no column of raw.things",
         ),
         *(
-            (things(retention=text), f"retention is {text!r}; write '-- retention: '")
+            (things(retention=text), f"retention is {text!r}; write '-- retention: 30 days'")
             for text in ("", "week", "0 days", "-1 days", "2.5 days")
         ),
         (things(tail="\nCLUSTER BY (nope)"), "'nope' in key or CLUSTER BY is no column of raw.things"),

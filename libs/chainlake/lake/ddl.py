@@ -1,8 +1,8 @@
 """The files in tables/ are the single source of schema: this reads them.
 
 A file is a comment block (description, then `-- kind:`, `-- key:`, `-- stages:`, `-- retention:`) and one CREATE TABLE. Data
-tables get the kernel's columns in front, so that Delta always keeps statistics on them. `-- while_degraded: column = value, …` says
-what the view shows for a chain while one of its stages is degraded, since a stage that stopped cannot write it.
+tables get the kernel's columns in front, so that Delta always keeps statistics on them. `-- while_degraded: column = value, …`
+says what the view shows for a chain while one of its stages is degraded, since a stage that stopped cannot write it.
 """
 
 import re
