@@ -126,7 +126,7 @@ class ShardsLake:
     def advance(self, count: int) -> None:
         """Commit the next blocks."""
         low, high = self.head, min(self.head + count, len(self.blocks))
-        rows = self.tables.advance({h: (self.blocks[h - 1], None) for h in range(low + 1, high + 1)}, self.rng)
+        rows = self.tables.advance({h: (self.blocks[h - 1], self._claim(h)) for h in range(low + 1, high + 1)}, self.rng)
         commit = 1000 + self._seq
         for table, (kernel, kind, *columns) in TABLES.items():
             names = [name for some in columns for name in some]
@@ -145,6 +145,10 @@ class ShardsLake:
     def rollback(self, height: int) -> None:
         """Take blocks back."""
         self._commit(ROLLBACK, self.head, height, 0)
+
+    def _claim(self, height: int) -> bytes | None:
+        """The app hash in the header of a block: what the one before it left."""
+        return self.finalized[height - 2].app_hash if height > 1 else None
 
     def _commit(self, kind: str, low: int, high: int, commit: int) -> None:
         self._seq += 1

@@ -3,16 +3,22 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from chainlake.abci.application import Application
 from chainlake.abci.messages import Method
 from chainlake.abci.server import AbciServer, read_message
+from chainlake.errors import BrokenPromise
 from chainlake.merkle.ics23 import CommitmentProof
 from chainlake.merkle.smt import verify
 from chainlake.shards.machine import Shard
+from chainlake.shards.query import View
+from chainlake.shards.snapshot import parse_header
 from chainlake.sources.wire import field_bytes, field_int, fields, message, messages, number, to_varint
 from tests.unit.shards_making import REGISTRY, advanced, conflicting_blocks, created, space
 
@@ -175,9 +181,13 @@ def test_queries_by_path_and_data_with_proofs() -> None:
     proof = CommitmentProof.from_bytes(message(op, 3))
     assert proof.exist is not None and verify(shard.state_root, space("a"), proof.exist.value, proof)
     assert json.loads(message(ask("/streams?limit=1&offset=1"), 7))["offset"] == 1
+    assert json.loads(message(ask("/streams?limit=1&limit=7"), 7))["limit"] == 1, "of two the first counts, as in Go"
+    shard.run(2, [created("c")])
+    listed = json.loads(message(ask("/streams"), 7))
+    assert (len(listed["streams"]), listed["count"]) == (3, 3), "a list is that of the last block"
     for path, more, code, text in [
         ("/streams?offset=-1", {}, 3, b"offset must be >= 0"),
-        (f"/stream/{space('c').hex()}", {}, 5, b"stream not found"),
+        (f"/stream/{space('d').hex()}", {}, 5, b"stream not found"),
         *((path, {}, 3, b"unsupported query path") for path in ("/else", "//[", "//[/x]", "//\u2100.x/", "")),
         ("/streams", {"height": 7}, 3, b"only the last block"),
     ]:
@@ -185,9 +195,44 @@ def test_queries_by_path_and_data_with_proofs() -> None:
         assert number(refused, 1) == code and text in message(refused, 3) and message(refused, 10) == b"towns"
 
 
+def test_a_query_that_fails_is_answered_and_ends_nothing() -> None:
+    """Files of the lake may be damaged or gone: whoever asks hears of it, and the validator goes on."""
+    shard = Shard(REGISTRY)
+    shard.run(1, [created("a")])
+
+    def past(height: int) -> View:
+        raise OSError("the disk is gone") if height == 7 else BrokenPromise("the tree contradicts itself")
+
+    async def conversation(clients: list[Client], server: AbciServer) -> None:
+        query = clients[2]
+        for height, text in ((7, b"OSError: the disk is gone"), (8, b"the tree contradicts itself")):
+            refused = await query.call(Method.QUERY, field_bytes(2, b"/streams") + field_int(3, height))
+            assert (number(refused, 1), message(refused, 3)) == (13, text)
+        refused = await query.call(Method.QUERY, b"\xff\xff")
+        assert number(refused, 1) == 3 and not server.ended.is_set()
+        assert number(await query.call(Method.QUERY, field_bytes(2, b"/streams/count")), 9) == 1
+
+    talk(Application(shard, past), conversation)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.text(st.sampled_from("/?&=%0x9-+ \u0663\u2100[streamcoundl"), max_size=40), st.binary(max_size=33), st.integers(-5, 5))
+def test_no_path_and_no_bytes_end_the_application(path: str, data: bytes, height: int) -> None:
+    shard = Shard(REGISTRY)
+    shard.run(1, [created("a")])
+    application = Application(shard)
+    for asked in (path, f"/stream/{path}", f"/streams?{path}", f"/streams/node/{path}", "/stream"):
+        body = field_bytes(1, data) + field_bytes(2, asked.encode()) + field_int(3, height) + field_int(4, 1)
+        assert number(application.answer(Method.QUERY, body), 1) in (0, 3, 5)
+    application.answer(Method.QUERY, data)
+    assert number(application.answer(Method.CHECK_TX, field_bytes(1, data)), 1) in (0, 3)
+    sent = field_bytes(2, data)
+    assert messages(application.answer(Method.PREPARE_PROPOSAL, field_int(1, 99) + sent), 1) in ([], [data])
+
+
 def test_a_snapshot_carries_a_shard_to_an_empty_validator() -> None:
     chain = conflicting_blocks(2, 8, transactions=15)
-    giver, taker = Application(Shard(REGISTRY), snapshot_every=2), Application(Shard(REGISTRY))
+    giver, taker = Application(Shard(REGISTRY), snapshot_every=2), Application(Shard(REGISTRY), chain_id="c")
     for height, sent in enumerate(chain[:6], start=1):
         giver.answer(Method.FINALIZE_BLOCK, finalize(height, sent))
         giver.answer(Method.COMMIT, b"")
@@ -204,10 +249,14 @@ def test_a_snapshot_carries_a_shard_to_an_empty_validator() -> None:
     assert apply(0, b"x") == 2, "nothing was offered"
     assert offer(snapshot, b"\x01" * 32) == 3, "a light client found another app hash"
     assert offer(field_int(1, 6) + field_int(2, 9), app_hash) == 4
+    header = parse_header(message(snapshot, 5))
+    for other in (replace(header, chain_id="another"), replace(header, block={})):
+        named = b"".join(field_int(place, number(snapshot, place)) for place in (1, 2, 3))
+        assert offer(named + field_bytes(4, other.hash) + field_bytes(5, other.to_bytes()), app_hash) == 3
     assert offer(snapshot, app_hash) == 1
-    load = field_int(1, 6) + field_int(2, 1)
+    load = field_int(1, 6) + field_int(2, 2)
     chunk = message(giver.answer(Method.LOAD_SNAPSHOT_CHUNK, load), 1)
-    assert message(giver.answer(Method.LOAD_SNAPSHOT_CHUNK, field_int(1, 99) + field_int(2, 1)), 1) == b""
+    assert message(giver.answer(Method.LOAD_SNAPSHOT_CHUNK, field_int(1, 99) + field_int(2, 2)), 1) == b""
     assert apply(0, chunk[:-1]) == 3 and apply(0, chunk[:-1] + b"\x7f") == 3
     assert apply(0, chunk) == 1
     assert (taker.shard.height, taker.shard.app_hash) == (6, app_hash)

@@ -58,6 +58,14 @@ def test_empty_blocks_are_null() -> None:
     assert compare([], parse_block_results(answer)) == []
 
 
+def test_an_app_hash_that_was_not_told_is_no_difference_but_an_empty_one_is() -> None:
+    for told in ({}, {"app_hash": None}):
+        answer = {"height": "3", "txs_results": None, **told}
+        assert compare([], parse_block_results(answer), b"\x08" * 32) == []
+    empty = compare([], parse_block_results({"height": "3", "app_hash": ""}), b"\x08" * 32)
+    assert empty == [Difference(3, None, None, "app_hash", "0x" + "08" * 32, "0x")]
+
+
 def test_every_difference_is_a_record(results: list[TxResult]) -> None:
     answer = copy.deepcopy(answer_of(2, results))
     txs = answer["txs_results"]

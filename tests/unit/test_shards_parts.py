@@ -63,6 +63,18 @@ def test_a_header_that_contradicts_the_root_is_named_with_its_remedy() -> None:
     assert "app_hash=placeholder" in lake.problems[0]
 
 
+def test_only_the_first_block_may_have_no_app_hash() -> None:
+    chain = conflicting_blocks(1, 4)
+    _, finalized = run_in_order(chain)
+    claims = [None, finalized[0].app_hash, None, finalized[2].app_hash]
+    for size in (4, 2, 1):
+        lake = ShardTables()
+        for start in range(0, 4, size):
+            lake.advance({n + 1: (chain[n], claims[n]) for n in range(start, start + size)}, random.Random(1))
+        (problem,) = lake.problems
+        assert "header of block 3 has no app hash" in problem and "block 2 left" in problem
+
+
 def test_a_finalized_block_counts_when_it_is_committed_and_may_be_replaced_before() -> None:
     chain = conflicting_blocks(3, 3)
     shard, finalized = run_in_order(chain)

@@ -19,7 +19,7 @@ from chainlake.abci.messages import (
     tx_result,
 )
 from chainlake.abci.state_sync import StateSync
-from chainlake.errors import LakeError
+from chainlake.errors import BadInput, LakeError
 from chainlake.shards.checks import check_tx, prepare_proposal, process_proposal
 from chainlake.shards.codes import CODESPACE, Code, Refused
 from chainlake.shards.machine import Shard
@@ -33,10 +33,11 @@ PROOF_TYPE = "ics23:smt"
 
 
 class MemoryView:
-    """The committed streams of a shard, for `shards.query`."""
+    """The committed streams of a shard, for `shards.query`. They are put in order once per block that somebody lists them in."""
 
     def __init__(self, shard: Shard) -> None:
         self._shard = shard
+        self._listed: tuple[int | None, list[StreamState]] = (None, [])
 
     @property
     def registry(self) -> NodeRegistry:
@@ -46,7 +47,10 @@ class MemoryView:
         return self._shard.streams.get(stream_id)
 
     def streams(self) -> Sequence[StreamState]:
-        return sorted(self._shard.streams.values(), key=lambda one: one.stream_id)
+        if self._listed[0] != self._shard.height:
+            found = sorted(self._shard.streams.values(), key=lambda one: one.stream_id)
+            self._listed = self._shard.height, found
+        return self._listed[1]
 
     def count(self) -> int:
         return len(self._shard.streams)
@@ -55,11 +59,14 @@ class MemoryView:
 class Application:
     """Answers the methods of ABCI. One call at a time: the server sees to it."""
 
-    def __init__(self, shard: Shard, past: Callable[[int], View] | None = None, snapshot_every: int = 0) -> None:
+    def __init__(
+        self, shard: Shard, past: Callable[[int], View] | None = None, snapshot_every: int = 0, chain_id: str = ""
+    ) -> None:
         """`past` gives the streams after an earlier block, which the lake knows."""
         self.shard = shard
+        self._head = MemoryView(shard)
         self._past = past
-        self._sync = StateSync(snapshot_every)
+        self._sync = StateSync(snapshot_every, chain_id)
         self._methods: Mapping[Method, Callable[[bytes], bytes]] = {
             Method.ECHO: lambda request: data_field(1, message(request, 1)),
             Method.FLUSH: lambda request: b"",
@@ -116,16 +123,21 @@ class Application:
 
     def _apply_chunk(self, request: bytes) -> bytes:
         body, restored = self._sync.applied(request, self.shard.registry)
-        self.shard = restored or self.shard
+        if restored is not None:
+            self.shard, self._head = restored, MemoryView(restored)
         return body
 
     def _query(self, request: bytes) -> bytes:
+        """Queries come from anybody and change nothing: whatever is wrong with one, or with the files that it reads, is its own
+        answer and no reason to end the validator."""
         try:
             return self._found(request)
         except Refused as refused:
-            return field_int(1, refused.code) + text_field(3, refused.message) + text_field(10, CODESPACE)
-        except LakeError as error:
-            return field_int(1, Code.INVALID_ARGUMENT) + text_field(3, str(error)) + text_field(10, CODESPACE)
+            return _not_found(refused.code, refused.message)
+        except BadInput as error:
+            return _not_found(Code.INVALID_ARGUMENT, str(error))
+        except Exception as error:
+            return _not_found(Code.INTERNAL, str(error) if isinstance(error, LakeError) else f"{type(error).__name__}: {error}")
 
     def _found(self, request: bytes) -> bytes:
         """A query by path. `/stream` alone takes the id from the request's data; `prove` adds an ICS-23 proof at the head."""
@@ -133,7 +145,7 @@ class Application:
         data, height = message(request, 1), number(request, 3)
         if path.strip("/") == "stream":
             path = f"/stream/{data.hex()}"
-        value = answer(self._view(height), path, dict(parse_qsl(query)))
+        value = answer(self._view(height), path, dict(reversed(parse_qsl(query))))
         body = data_field(7, json.dumps(value, separators=(",", ":")).encode()) + text_field(10, CODESPACE)
         body += field_int(9, height or self.shard.height or 0)
         wanted = path.strip("/").split("/")
@@ -145,7 +157,11 @@ class Application:
 
     def _view(self, height: int) -> View:
         if height in (0, self.shard.height):
-            return MemoryView(self.shard)
+            return self._head
         if self._past is None:
             raise Refused(Code.INVALID_ARGUMENT, "only the last block can be asked for: start with a lake that has this chain")
         return self._past(height)
+
+
+def _not_found(code: Code, text: str) -> bytes:
+    return field_int(1, code) + text_field(3, text) + text_field(10, CODESPACE)

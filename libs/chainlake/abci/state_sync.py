@@ -6,7 +6,7 @@ from chainlake.abci.messages import Applied, Offer, data_field, repeated
 from chainlake.errors import BadInput, CheckFailed, LakeError
 from chainlake.shards.machine import Shard
 from chainlake.shards.registry import NodeRegistry
-from chainlake.shards.snapshot import FORMAT, Header, check_chunk, make, parse_header, restore
+from chainlake.shards.snapshot import FORMAT, Header, check_chunk, make, parse_header, registered, restore
 from chainlake.sources.wire import field_int, message, number, to_varint
 
 KEPT = 2
@@ -15,9 +15,9 @@ KEPT = 2
 class StateSync:
     """The snapshot methods of ABCI."""
 
-    def __init__(self, every: int) -> None:
-        """Every so many blocks a snapshot is taken; 0: none."""
-        self.chain_id = ""
+    def __init__(self, every: int, chain_id: str = "") -> None:
+        """Every so many blocks a snapshot is taken; 0: none. CometBFT tells the chain's id only before the first block."""
+        self.chain_id = chain_id
         self._every = every
         self._taken: OrderedDict[int, tuple[Header, list[bytes]]] = OrderedDict()
         self._wanted: Header | None = None
@@ -50,7 +50,8 @@ class StateSync:
         except BadInput:
             return field_int(1, Offer.REJECT)
         told = (header.app_hash, header.hash, header.height, len(header.chunks))
-        if told != (message(request, 2), message(snapshot, 4), number(snapshot, 1), number(snapshot, 3)):
+        is_other = header.chain_id not in ("", self.chain_id or header.chain_id) or header.block is not None
+        if is_other or told != (message(request, 2), message(snapshot, 4), number(snapshot, 1), number(snapshot, 3)):
             return field_int(1, Offer.REJECT)
         self._wanted, self._chunks = header, {}
         return field_int(1, Offer.ACCEPT)
@@ -69,7 +70,7 @@ class StateSync:
             return field_int(1, Applied.ACCEPT), None
         try:
             shard = restore(self._wanted, [self._chunks[number] for number in range(len(self._chunks))])
-            if not set(shard.registry.records) <= set(registry.records):
+            if list(self._wanted.registry) != registered(registry, self._wanted.height):
                 raise CheckFailed("the registry of the snapshot is not ours")
         except LakeError:
             self._wanted = None

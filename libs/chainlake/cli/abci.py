@@ -71,7 +71,7 @@ def open_application(given: argparse.Namespace, every: int) -> "Application":
     shard = Shard(registry, mode, height, streams)
     if height is not None and reader.root(height).state_root != shard.state_root:
         raise BadInput(f"the streams of {given.chain} do not have the root of block {height} with this registry: see lake verify")
-    return Application(shard, lambda at: ShardView(reader, at), every)
+    return Application(shard, lambda at: ShardView(reader, at), every, options.get("chain_id", ""))
 
 
 async def _run(application: "Application", chain: str, host: str, port: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from chainlake.cli.data import parse_height, parse_options
 from chainlake.cli.show import emit
 from chainlake.encoding import from_hex, to_hex
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, CheckFailed
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -39,6 +39,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     take.add_argument("--from", dest="source", required=True, metavar="PATH|URL", help="where the next blocks come from")
     take.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the chain; repeatable")
     take.add_argument("--root", metavar="HEX", help="the state root that the snapshot must have, from a source that you trust")
+    take.add_argument("--hash", metavar="HEX", help="the hash of the snapshot, as export told it to somebody that you trust")
     take.set_defaults(run=_import)
 
 
@@ -48,18 +49,19 @@ def _export(given: argparse.Namespace) -> int:
     from chainlake.lake.progress import Progress
     from chainlake.shards.export import STEPS as EXPORT_STEPS
     from chainlake.shards.export import export
-    from chainlake.shards.snapshot import MAGIC
+    from chainlake.shards.snapshot import pieces_of
 
     height, home, prefix = parse_height(given.height), find_home(given.home).path, os.environ.get("LAKE_PREFIX", "")
     progress = Progress("export", EXPORT_STEPS, unit="steps")
     header, chunks = export(home, given.chain, height, prefix=prefix, step=lambda: progress.advance(1))
     try:
-        write_pieces(Path(given.file), [MAGIC, header.to_bytes(), b"\n", *chunks])
+        write_pieces(Path(given.file), pieces_of(header, chunks))
     except OSError as error:
         raise BadInput(f"the snapshot cannot be written to {given.file}: {error.strerror or error}") from None
     finally:
         progress.close()
     emit(f"{given.chain} at block {header.height}: {header.stream_count:,} streams, root {to_hex(header.state_root)}")
+    emit(f"hash {to_hex(header.hash)}, of all that the file says")
     return 0
 
 
@@ -76,11 +78,14 @@ def _import(given: argparse.Namespace) -> int:
     check_options("comet", options)
     format_of("comet").expand(given.source)
     root = None if given.root is None else from_hex(given.root, "--root")
+    digest = None if given.hash is None else from_hex(given.hash, "--hash")
     try:
         with open(given.file, "rb") as source:
             header, shard = read(source, Progress("import", unit="chunks").over)
     except OSError as error:
         raise BadInput(f"the snapshot {given.file} cannot be read: {error.strerror or error}") from None
+    if digest not in (None, header.hash):
+        raise CheckFailed(f"the snapshot has hash {to_hex(header.hash)}, expected is {given.hash}: do not use it")
     import_snapshot(open_lake(given.home), given.chain, given.source, options, header, shard, root)
     emit(f"{given.chain} begins at block {header.height} with {header.stream_count:,} streams, root {to_hex(header.state_root)}")
     return 0

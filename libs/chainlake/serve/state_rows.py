@@ -25,6 +25,8 @@ Bounds = list[tuple[Any, Any]]
 Row = dict[str, Any]
 
 KEPT_BYTES = 64 << 20
+FEW_GROUPS = 2
+"""So many row groups of a file are read at once; of more, the keys are looked at first."""
 
 
 class KeyedRows:
@@ -46,10 +48,11 @@ class KeyedRows:
             self._log.refresh()
             files = self._log.files
         for source in select(files, chain, limits, "_height").sources:
-            for group, wanted in self._holding(source, keys):
+            holding = list(self._holding(source, keys))
+            for group, wanted in holding:
                 if wanted is None:
                     yield self._group(source, group)
-                elif len(_places(self._keys(source.path, group), wanted)):
+                elif len(holding) <= FEW_GROUPS or len(_places(self._keys(source.path, group), wanted)):
                     rows = self._group(source, group)
                     if len(places := _places(rows[self._key], wanted)):
                         yield rows.take(places)

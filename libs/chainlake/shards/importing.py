@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from chainlake.encoding import to_hex
 from chainlake.errors import BadInput, CheckFailed
 from chainlake.lake.runner import LaneRun, Timings
 from chainlake.lake.stage import Output
@@ -25,10 +26,10 @@ from chainlake.shards.machine import Shard
 from chainlake.shards.nodes import NODES_DDL, SNAPSHOT
 from chainlake.shards.parts import OUTPUT as FOLDED
 from chainlake.shards.parts import to_batch
-from chainlake.shards.snapshot import Header
+from chainlake.shards.registry import read_registry
+from chainlake.shards.snapshot import Header, check_block, registered
 from chainlake.shards.state import StreamState
 from chainlake.sources.base import RawBlock
-from chainlake.sources.comet import parse_block
 from chainlake.sources.datasource import record_batch
 
 if TYPE_CHECKING:
@@ -45,11 +46,8 @@ def import_snapshot(
     """Make a chain of a checked snapshot; its next blocks come from `source`. Interrupted, it may be run again."""
     if root is not None and root != header.state_root:
         raise CheckFailed(f"the snapshot has root 0x{header.state_root.hex()}, expected is 0x{root.hex()}: do not use it")
-    if header.block is None:
-        raise BadInput("the snapshot has no block, so nothing could follow it: make it with lake snapshot export")
-    block = parse_block(header.block, "snapshot", 0)
-    if block.height != header.height:
-        raise CheckFailed(f"the snapshot is of height {header.height}, its block of {block.height}: do not use it")
+    block = check_block(header)
+    check_options(header, options)
     _refuse_known(lake, chain, header)
     made = lake.add_chain(chain, "comet", source, options)
     mode = {"app_hash": header.mode, SNAPSHOT: str(header.height)}
@@ -60,6 +58,21 @@ def import_snapshot(
         tables = _silver(lake, chain, header, shard, directory)
         _commit(lake, "silver.shards", chain, block, tables, {"state": header.state_root})
     lake.run_stage("gold.shards", chains=chain)
+
+
+def check_options(header: Header, options: Mapping[str, str]) -> None:
+    """What is said of the chain must not contradict the snapshot: its first block would show it, but then the chain is there."""
+    wanted = options.get("app_hash", header.mode)
+    if wanted != header.mode:
+        raise BadInput(f"the snapshot is of a chain with app_hash={header.mode}, not {wanted}: leave the option out")
+    if path := options.get("registry"):
+        ours, theirs = set(registered(read_registry(path), header.height)), set(header.registry)
+        for one in sorted(ours ^ theirs, key=lambda record: record.permanent_index):
+            lacking = "the snapshot" if one in ours else path
+            raise CheckFailed(
+                f"{lacking} does not have node {to_hex(one.address)}, index {one.permanent_index} from block {one.from_height}: "
+                f"the registry of block {header.height} must be that of the snapshot"
+            )
 
 
 def _refuse_known(lake: "Lake", chain: str, header: Header) -> None:

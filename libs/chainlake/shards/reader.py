@@ -11,6 +11,7 @@ from chainlake.lake.visibility import History
 from chainlake.merkle.smt import Proof
 from chainlake.merkle.smt_nodes import DIGITS, Node, empty
 from chainlake.merkle.smt_prove import prove_stored
+from chainlake.serve.cache import ByteCache
 from chainlake.serve.embedded import EmbeddedLake, LedgerReader
 from chainlake.serve.state_rows import KeyedRows, StateReader, event_rows
 from chainlake.shards.codec import decode_stream
@@ -19,7 +20,11 @@ from chainlake.shards.registry import NodeRecord, NodeRegistry
 from chainlake.shards.state import StreamState, value_of
 
 STAGE = "silver.shards"
+TOP = "top"
 KEPT_LISTS = 4
+KEPT_DIGITS, KEPT_BYTES, PAGE_BYTES = 3, 32 << 20, 6 << 10
+"""Tree rows near the root are in the way of every proof: pages below prefixes of so many digits are kept, about 6 kB each."""
+
 STREAM = (
     *("last_miniblock_hash", "last_miniblock_num", "nodes", "replication_factor", "sealed"),
     *("created_height", "updated_height"),
@@ -90,6 +95,8 @@ class ShardReader:
         self._tree = StateReader(lake, "silver.shard_tree", "prefix", ("leaves", "hash", "key"))
         self._nodes = StateReader(lake, "silver.shard_nodes", "permanent_index", ("address", "from_height"))
         self._lists: OrderedDict[tuple[int, int], list[StreamState]] = OrderedDict()
+        self._pages: ByteCache[list[Node]] = ByteCache(KEPT_BYTES)
+        self._blocks: ByteCache[tuple[Root, NodeRegistry]] = ByteCache(KEPT_BYTES)
         self._roots = KeyedRows(lake, "silver.shard_roots", "_height", ("app_hash", "state_root", "stream_count"))
 
     def history(self) -> History:
@@ -122,12 +129,12 @@ class ShardReader:
 
     def streams(self, height: int | None = None) -> list[StreamState]:
         """All streams after a block, by id. The last lists are kept, so that paging through one is cheap."""
-        history, revision = self.history(), self._ledger.revision
-        at = self._at(history, height)
-        found = self._lists.get((revision, at))
+        history = self.history()
+        at, seq = self._at(history, height), history.seq()
+        found = self._lists.get((seq, at))
         if found is None:
             rows = self._streams.newest(self.chain, history, at)
-            found = self._lists[revision, at] = sorted(map(_state, rows), key=lambda one: one.stream_id)
+            found = self._lists[seq, at] = sorted(map(_state, rows), key=lambda one: one.stream_id)
             if len(self._lists) > KEPT_LISTS:
                 self._lists.popitem(last=False)
         return found
@@ -136,12 +143,11 @@ class ShardReader:
         """What a block says of a stream, with a proof that ends in its state root."""
         history = self.history()
         at = self._at(history, height)
-        root, registry = self._root(history, at), self._registry(history, at)
+        root, registry = self._block(history, at)
         values: dict[bytes, bytes] = {}
 
         def load(prefixes: Sequence[str]) -> Iterable[Node]:
-            below = [prefix + digit for prefix in prefixes for digit in DIGITS]
-            return map(_node, self._tree.newest(self.chain, history, at, below))
+            return [node for page in self._rows_below(history, at, prefixes) for node in page]
 
         def value(key: bytes) -> bytes:
             rows = self._streams.newest(self.chain, history, at, [key])
@@ -150,7 +156,7 @@ class ShardReader:
             values[key] = value_of(_state(rows[0]), registry)
             return values[key]
 
-        top = next(map(_node, self._tree.newest(self.chain, history, at, [""])), empty(at, ""))
+        top = next(iter(self._rows_below(history, at, [TOP])[0]), empty(at, ""))
         if (top.hash, top.leaves) != (root.state_root, root.stream_count):
             raise BrokenPromise(f"the tree of {self.chain} at block {at} does not have the root of that block: run lake verify")
         proof = prove_stored(top, load, stream_id, value)
@@ -163,6 +169,27 @@ class ShardReader:
         if height is not None and not first < height <= head.height:
             raise BadInput(f"height {height} of {self.chain} is not there: there are {first + 1} to {head.height}")
         return head.height if height is None else height
+
+    def _block(self, history: History, at: int) -> tuple[Root, NodeRegistry]:
+        """Root and nodes of a block. A ledger with the same last seq is the same ledger."""
+        found = self._blocks.get((history.seq(), at))
+        if found is None:
+            found = self._root(history, at), self._registry(history, at)
+            self._blocks.put((history.seq(), at), found, PAGE_BYTES)
+        return found
+
+    def _rows_below(self, history: History, at: int, prefixes: Sequence[str]) -> list[list[Node]]:
+        """The tree rows one digit below each prefix, and for `TOP` the root; those near the root are kept."""
+        pages = {prefix: self._pages.get((history.seq(), at, prefix)) for prefix in prefixes}
+        missing = [prefix for prefix, page in pages.items() if page is None]
+        wanted = [below for prefix in missing for below in ([""] if prefix == TOP else [prefix + digit for digit in DIGITS])]
+        read: dict[str, list[Node]] = {prefix: [] for prefix in missing}
+        for node in map(_node, self._tree.newest(self.chain, history, at, wanted)) if wanted else ():
+            read[node.prefix[:-1] if node.prefix else TOP].append(node)
+        for prefix, nodes in read.items():
+            if len(prefix) <= KEPT_DIGITS:
+                self._pages.put((history.seq(), at, prefix), nodes, PAGE_BYTES)
+        return [read[prefix] if (page := pages[prefix]) is None else page for prefix in prefixes]
 
     def _root(self, history: History, height: int) -> Root:
         for row in event_rows(self._roots, self.chain, history, height):

@@ -1,7 +1,8 @@
 """The root of each block, chain by chain: tops of the parts joined, and each header compared with the root before it.
 
 Rows of three kinds come sorted by chain, kind and height: the stored tree down to the parts, tops of parts that changed, and
-blocks. A block's header says what the state was before the block, so block H confirms the root after H - 1.
+blocks. A block's header says what the state was before the block, so block H confirms the root after H - 1. Only the first block
+of a chain may say nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -84,7 +85,7 @@ def _chain_roots(chain: str, rows: Iterator[tuple[Any, ...]], last: Before) -> I
     found: dict[str, list[Any]] = {name: [] for name in ("_height", "app_hash", "state_root", "stream_count", "tree_depth")}
     problems: list[tuple[int, str]] = []
     for height, claimed in headers:
-        if claimed is not None and last.app_hash is not None and claimed != last.app_hash:
+        if last.app_hash is not None and claimed != last.app_hash:
             problems.append((height, _contradiction(chain, height, claimed, last)))
         last = after_block(last, height, roots.get(height), depths.get(height, 0))
         for name, value in zip(found, (height, *last[1:]), strict=True):
@@ -112,7 +113,12 @@ def after_block(last: Before, height: int, root: Node | None, deepest: int) -> B
     return Before(last.mode, app_hash, state_root, count, max(last.tree_depth, deepest))
 
 
-def _contradiction(chain: str, height: int, claimed: bytes, last: Before) -> str:
+def _contradiction(chain: str, height: int, claimed: bytes | None, last: Before) -> str:
+    if claimed is None:
+        return (
+            f"{chain}: the header of block {height} has no app hash, so nothing says that block {height - 1} left "
+            f"{short(last.app_hash or b'')}: only the first block of a chain may be without, fetch the block again"
+        )
     other = PLACEHOLDER if last.mode == TREE else TREE
     remedy = "see which results differ, or start the chain at its first block"
     if last.mode == TREE and claimed == placeholder_app_hash(height - 1):

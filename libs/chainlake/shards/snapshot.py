@@ -1,12 +1,15 @@
 """A shard at one height as one file that can be checked: a header in JSON, then chunks of streams.
 
     chainlake shard snapshot\\n
-    {"format": 1, "chain_id": …, "height": …, "state_root": …, "registry": […], "chunks": [{"size": …, "sha256": …}], …}\\n
+    {"format": 2, "chain_id": …, "height": …, "state_root": …, "registry": […], "chunks": [{"size": …, "sha256": …}], …}\\n
+    SHA-256 of the line above, in hex\\n
     chunk chunk chunk …
 
 A chunk is a run of streams by id: each is its canonical bytes with their length before them, then the heights of its creation and
-last change. Whoever reads a snapshot checks every chunk against the header, and the root over all streams against the header's;
-what the root must be, a light client or a block of the chain tells.
+last change. Whoever reads a snapshot checks the header against its hash, every chunk against the header, and the root over all
+streams against the header's; what the root must be, a light client or a block of the chain tells. What the root does not cover
+(heights, permanent indexes, results of the last block) rests on the hash of the header alone, so that is what to compare with a
+party that one trusts (`--hash`).
 """
 
 import hashlib
@@ -19,16 +22,20 @@ import orjson
 from chainlake.encoding import from_hex, short, to_hex
 from chainlake.errors import BadInput, CheckFailed
 from chainlake.shards.codec import decode_stream, encode_stream
+from chainlake.shards.codes import Code
 from chainlake.shards.machine import Shard
 from chainlake.shards.registry import MAX_HEIGHT, NodeRecord, NodeRegistry, parse_record
 from chainlake.shards.state import PLACEHOLDER, TREE, StreamState, metadata_of
+from chainlake.sources.base import RawBlock
+from chainlake.sources.comet import parse_block
 from chainlake.sources.wire import to_varint, varint
 
 MAGIC = b"chainlake shard snapshot\n"
-FORMAT = 1
+FORMAT = 2
 CHUNK_BYTES = 1 << 20
 MAX_HEADER = 256 << 20
-MOST_CHUNKS = 1 << 20
+MOST_CHUNKS, MOST_BYTES = 1 << 20, 16 << 20
+DIGEST = 65
 
 Watch = Callable[[Iterable[bytes]], Iterator[bytes]]
 
@@ -43,8 +50,8 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Header:
-    """What a snapshot says of itself. `block` is the block at its height as received, and `results` what came of its
-    transactions; a snapshot that a validator offers has neither."""
+    """What a snapshot says of itself. `registry` has the nodes that are registered at its height. `block` is the block at its
+    height as received, and `results` what came of its transactions; a snapshot that a validator offers has neither."""
 
     chain_id: str
     height: int
@@ -89,8 +96,9 @@ def parse_header(data: bytes) -> Header:
     try:
         value = orjson.loads(data)
         if value["format"] != FORMAT:
-            raise BadInput(f"the snapshot has format {str(value['format'])[:20]}: this version reads format {FORMAT}")
-        chunks = tuple(Chunk(_whole(one["size"], 16 << 20), _hash(one["sha256"])) for one in value["chunks"])
+            raise BadInput(
+                f"the snapshot has format {str(value['format'])[:20]}: this version reads format {FORMAT}, export it again"
+            )
         header = Header(
             chain_id=_text(value["chain_id"]),
             height=_whole(value["height"], MAX_HEIGHT),
@@ -99,15 +107,43 @@ def parse_header(data: bytes) -> Header:
             app_hash=_hash(value["app_hash"]),
             stream_count=_whole(value["stream_count"], MAX_HEIGHT),
             registry=tuple(map(parse_record, value["registry"])),
-            chunks=chunks,
+            chunks=tuple(Chunk(_whole(one["size"], MOST_BYTES), _hash(one["sha256"])) for one in value["chunks"]),
             block=value["block"],
-            results=list(value["results"]),
+            results=[_result(index, one) for index, one in enumerate(value["results"])],
         )
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        is_as_written = header.to_bytes() == data
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise BadInput(f"the header of the snapshot cannot be read ({type(error).__name__}): the file is damaged") from None
-    if header.mode not in (TREE, PLACEHOLDER) or len(chunks) > MOST_CHUNKS or header.to_bytes() != data:
+    if not is_as_written or not _is_sound(header):
         raise BadInput("the header of the snapshot is not as it is written: the file is damaged")
     return header
+
+
+def _is_sound(header: Header) -> bool:
+    """Nodes by index, all of them registered by the height; a block, or none and no results of one."""
+    has_block = isinstance(header.block, dict) or (header.block is None and not header.results)
+    nodes = list(header.registry) == registered(NodeRegistry(header.registry), header.height)
+    return header.mode in (TREE, PLACEHOLDER) and len(header.chunks) <= MOST_CHUNKS and has_block and nodes
+
+
+def registered(registry: NodeRegistry, height: int) -> list[NodeRecord]:
+    """The nodes that a block knows, by permanent index. Those to come are no part of the state."""
+    return [one for one in registry.records if one.from_height <= height]
+
+
+def check_block(header: Header) -> RawBlock:
+    """The block of a snapshot, which must be of its height and chain, with a result for each transaction."""
+    if header.block is None:
+        raise BadInput("the snapshot has no block, so nothing could follow it: make it with lake snapshot export")
+    block = parse_block(header.block, "snapshot", 0)
+    chain_id = str(header.block["block"]["header"].get("chain_id", ""))
+    told = (block.height, chain_id, len(block.transactions))
+    if told != (header.height, header.chain_id, len(header.results)):
+        raise CheckFailed(
+            f"the snapshot is of block {header.height} of {header.chain_id[:60]!r} with {len(header.results)} results, "
+            f"its block is {block.height} of {chain_id[:60]!r} with {len(block.transactions)} transactions: do not use it"
+        )
+    return block
 
 
 def chunks_of(streams: Iterable[StreamState], registry: NodeRegistry, size: int = CHUNK_BYTES) -> Iterator[bytes]:
@@ -126,18 +162,19 @@ def chunks_of(streams: Iterable[StreamState], registry: NodeRegistry, size: int 
 
 
 def read_chunk(chunk: bytes, registry: NodeRegistry) -> Iterator[StreamState]:
-    """The streams of a chunk."""
+    """The streams of a chunk. Each has one form only, and is on nodes that were registered when it was last changed."""
     position = 0
-    indexes = {one.address: one.permanent_index for one in registry.records}
     while position < len(chunk):
         size, position = varint(chunk, position)
-        value = decode_stream(chunk[position : position + size])
-        position += size
-        created, position = varint(chunk, position)
+        data = chunk[position : position + size]
+        value = decode_stream(data)
+        created, position = varint(chunk, position + size)
         updated, position = varint(chunk, position)
-        nodes = tuple(indexes.get(node, 0) for node in value.nodes)
+        nodes = tuple(registry.index_of(node, updated) or 0 for node in value.nodes)
         if 0 in nodes:
             raise CheckFailed(f"stream {short(value.stream_id)} of the snapshot is on a node that its registry does not have")
+        if encode_stream(value) != data:
+            raise CheckFailed(f"stream {short(value.stream_id)} of the snapshot is not in its canonical form: do not use it")
         last = (value.stream_id, value.last_miniblock_hash, value.last_miniblock_num)
         yield StreamState(*last, nodes, value.replication_factor, value.sealed, created, updated)
 
@@ -154,7 +191,7 @@ def make(shard: Shard, chain_id: str, block: dict[str, Any] | None, results: lis
         state_root=shard.state_root,
         app_hash=shard.app_hash,
         stream_count=len(shard.streams),
-        registry=tuple(shard.registry.records),
+        registry=tuple(registered(shard.registry, shard.height)),
         chunks=tuple(Chunk(len(one), hashlib.sha256(one).digest()) for one in chunks),
         block=block,
         results=results,
@@ -162,11 +199,16 @@ def make(shard: Shard, chain_id: str, block: dict[str, Any] | None, results: lis
     return header, chunks
 
 
+def pieces_of(header: Header, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """The file, piece by piece."""
+    yield MAGIC + header.to_bytes() + b"\n" + header.hash.hex().encode() + b"\n"
+    yield from chunks
+
+
 def write(out: BinaryIO, header: Header, chunks: Iterable[bytes]) -> None:
     """The file."""
-    out.write(MAGIC + header.to_bytes() + b"\n")
-    for chunk in chunks:
-        out.write(chunk)
+    for piece in pieces_of(header, chunks):
+        out.write(piece)
 
 
 def read(source: BinaryIO, watch: Watch = iter) -> tuple[Header, Shard]:
@@ -177,7 +219,10 @@ def read(source: BinaryIO, watch: Watch = iter) -> tuple[Header, Shard]:
     line = source.readline(MAX_HEADER)
     if not line.endswith(b"\n"):
         raise BadInput("the snapshot ends in the middle of its header: the file is truncated")
+    digest = source.readline(DIGEST)
     header = parse_header(line[:-1])
+    if digest != header.hash.hex().encode() + b"\n":
+        raise CheckFailed("the header of the snapshot has another hash than the file says: it was damaged or tampered with")
     chunks = [source.read(one.size) for one in header.chunks]
     if source.read(1):
         raise CheckFailed("the snapshot goes on after its last chunk: the file was tampered with")
@@ -188,13 +233,18 @@ def restore(header: Header, chunks: Sequence[bytes], watch: Watch = iter) -> Sha
     """The shard of checked chunks; its root must be the header's."""
     registry = NodeRegistry(header.registry)
     streams: dict[bytes, StreamState] = {}
-    for number, (wanted, chunk) in enumerate(zip(header.chunks, watch(chunks), strict=True)):
+    last = b""
+    for number, chunk in enumerate(watch(chunks)):
         check_chunk(header, number, chunk)
-        assert len(chunk) == wanted.size
         for one in read_chunk(chunk, registry):
-            if one.created_height > one.updated_height or one.updated_height > header.height:
+            if not one.created_height <= one.updated_height <= header.height:
                 raise CheckFailed(f"stream {short(one.stream_id)} of the snapshot was changed after block {header.height}")
-            streams[one.stream_id] = one
+            if one.stream_id <= last:
+                raise CheckFailed(f"stream {short(one.stream_id)} of the snapshot is not where its id belongs: do not use it")
+            last = one.stream_id
+            streams[last] = one
+    if len(chunks) != len(header.chunks):
+        raise CheckFailed(f"the snapshot has {len(chunks)} chunks, its header says {len(header.chunks)}: it is truncated")
     shard = Shard(registry, header.mode, header.height, streams.values())
     found = (shard.state_root, shard.app_hash, len(shard.streams))
     if found != (header.state_root, header.app_hash, header.stream_count):
@@ -216,6 +266,19 @@ def check_chunk(header: Header, number: int, chunk: bytes) -> None:
         raise CheckFailed(
             f"chunk {number} of the snapshot has another hash than its header says: it was damaged or tampered with"
         )
+
+
+def _result(index: int, value: Any) -> dict[str, Any]:
+    """The result of the transaction with this index, as `lake snapshot export` writes it."""
+    if value["tx_index"] != index or value["log"] != Code(value["code"]).name or type(value["code"]) is not int:
+        raise ValueError(value)
+    for event in value["events"]:
+        pairs = [text for key, text in event["attributes"] for text in (key, text)]
+        if not all(isinstance(text, str) for text in (event["type"], *pairs)):
+            raise ValueError(event)
+    found: dict[str, Any] = value
+    _text(value["message"])
+    return found
 
 
 def _whole(value: Any, most: int) -> int:
