@@ -6,7 +6,7 @@
 CREATE TABLE bronze.cardano_blocks (
   hash BINARY NOT NULL COMMENT 'Hash of the block',
   era INT NOT NULL COMMENT 'Era: 1 Byron, 2 Shelley, 3 Allegra, 4 Mary, 5 Alonzo, 6 Babbage, 7 Conway',
-  slot BIGINT COMMENT 'Slot of the block; NULL in Byron, which counts by epochs',
+  slot BIGINT COMMENT 'Slot of the block, counted from the first; in Byron from its epoch of 21,600 slots and the slot in it',
   timestamp TIMESTAMP COMMENT 'Time of the slot, where the chain has the option network_start',
   transaction_count INT NOT NULL COMMENT 'Transactions in it',
   invalid_count INT NOT NULL COMMENT 'Those of them that failed and lost their collateral'

@@ -10,8 +10,8 @@ CREATE TABLE silver.cage_tokens (
   max_fee BIGINT COMMENT 'Largest fee; NULL if the number does not fit',
   process_time BIGINT COMMENT 'Time to process requests, in milliseconds; NULL if the number does not fit',
   retract_time BIGINT COMMENT 'Time to retract requests, in milliseconds; NULL if the number does not fit',
-  created_height BIGINT COMMENT 'Block of its boot; NULL if that was before the first block',
+  created_height BIGINT COMMENT 'Block of its boot here; NULL if that was before the first block',
   updated_height BIGINT NOT NULL COMMENT 'Block of its last event',
-  tracked BOOLEAN NOT NULL COMMENT 'The lake has its trie: false if it was filled before the first block'
+  tracked BOOLEAN NOT NULL COMMENT 'The lake has its trie: false if it was filled before the first block, or in another cage'
 )
 CLUSTER BY (_chain, _height);

@@ -10,6 +10,6 @@ CREATE TABLE silver.chain_roots (
   spent INT NOT NULL COMMENT 'Outputs of earlier blocks that it spent',
   unresolved INT NOT NULL COMMENT 'Spent outputs that were not known',
   block_hash BINARY NOT NULL COMMENT 'Hash of the block',
-  slot BIGINT COMMENT 'Slot of the block; NULL in Byron'
+  slot BIGINT COMMENT 'Slot of the block'
 )
 CLUSTER BY (_chain, _height);

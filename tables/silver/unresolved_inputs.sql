@@ -1,6 +1,6 @@
--- Spent outputs that were not known: made before the first block of the chain that the lake has.
+-- Inputs that spend what is not there: made before the first block of the chain that the lake has, made later, or spent already.
 -- kind: event
--- key: chain, height, spent_tx_id, spent_tx_index
+-- key: chain, height, tx_index, spent_tx_id, spent_tx_index
 -- stages: silver.cage
 -- retention: 30 days
 CREATE TABLE silver.unresolved_inputs (

@@ -8,11 +8,11 @@ import cbor2
 import pytest
 
 from chainlake.cage.decode import decode_block
-from chainlake.cage.replay import Replay
 from chainlake.cage.transaction import Tx
 from chainlake.lake import Lake
 from chainlake.sources.base import RawBlock
 from chainlake.sources.formats import format_of
+from tests.unit.cage_replay import Replay
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "cardano"
 

@@ -3,11 +3,14 @@
 import random
 from typing import Any
 
+import pytest
+
 from chainlake.cage.reader import CageReader
-from chainlake.cage.replay import Replay
 from chainlake.cage.transaction import TxIn
 from chainlake.demo.cage_world import POLICY
+from chainlake.errors import BadInput
 from chainlake.merkle import csmt, mpf
+from tests.unit.cage_replay import Replay
 
 
 def ask(reader: CageReader, history: list[tuple[Replay, Any]], rng: random.Random, heights: int = 6) -> None:
@@ -17,7 +20,11 @@ def ask(reader: CageReader, history: list[tuple[Replay, Any]], rng: random.Rando
         root = state.utxo_root()
         assert reader.block(height)["utxo_root"] == root
         assert {row["token_id"] for row in reader.tokens(height)} == set(state.tokens)
-        for token in state.tokens:
+        for token, known in state.tokens.items():
+            if not known.tracked:
+                with pytest.raises(BadInput, match=r"was filled before the first block of .*, or in another cage"):
+                    rng.choice((reader.facts, lambda one, at: reader.prove_fact(one, b"k", at)))(token, height)
+                continue
             facts = {row["key"]: row["value"] for row in reader.facts(token, height)}
             assert facts == state.facts[token]
             for key in [*rng.sample(sorted(facts), min(2, len(facts))), b"never there"]:

@@ -10,13 +10,13 @@ from deltalake import write_deltalake
 
 from chainlake.cage import bronze_rows, token_rows, utxo_fold
 from chainlake.cage.reader import STAGE
-from chainlake.cage.replay import Replay
 from chainlake.cage.token_fold import TokenEvent, fold_token
 from chainlake.cage.transaction import TxIn
 from chainlake.lake.visibility import ADVANCE, ROLLBACK
 from chainlake.merkle import csmt, mpf
 from chainlake.merkle.blake import blake
 from tests.unit.cage_making import Found, start
+from tests.unit.cage_replay import Replay
 from tests.unit.logs_lake import KERNEL, LEDGER
 
 Row = dict[str, Any]
@@ -118,7 +118,7 @@ class CageLake:
         for token in {event.token_id for _, event in found if event.kind in ("boot", "update", "reject", "burn")}:
             events = [_event(height, at, event) for at, event in found if event.token_id == token]
             old = was.tokens.get(token)
-            before = token_rows.TokenRow(old.state, old.created_height, old.updated_height, True) if old else None
+            before = token_rows.TokenRow(old.state, old.created_height, old.updated_height, old.tracked) if old else None
             kept = self.tries.setdefault(token, {})
             for block in fold_token(token, before, dict(kept), events):
                 _keep(kept, block.nodes)

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from chainlake.cage.decode import decode_block, decode_output
-from chainlake.cage.replay import Replay
 from chainlake.cage.rules import Event
 from chainlake.cage.transaction import Tx
 from chainlake.demo import cage
 from chainlake.demo.cage import Made
 from chainlake.demo.cage_world import CAGE
+from tests.unit.cage_replay import Replay
 
 Found = list[tuple[int, Event]]
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainlake.cage.decode import decode_block, decode_output
+from chainlake.cage.decode import decode_block, decode_output, read_block
 from chainlake.cage.plutus import Constr, read
 from chainlake.cage.transaction import Asset, Redeemer, TxIn
 from chainlake.demo import cage
@@ -88,6 +88,29 @@ def test_both_forms_of_redeemers_and_of_lists() -> None:
         assert tx.inputs == (TWO, ONE), "as serialised; the ledger sorts them"
 
 
+def test_what_is_given_twice_counts_once_and_the_last_time() -> None:
+    units, policy, other = array(uint(1), uint(1)), b"\x0a" * 28, b"\x0b" * 28
+    both = ((0, b"\xd8\x79\x80"), (1, b"\x01"), (0, b"\xd8\x7b\x80"))
+    listed = array(*(array(uint(0), uint(place), data, units) for place, data in both))
+    mapped = b"\xa3" + b"".join(array(uint(0), uint(place)) + array(data, units) for place, data in both)
+    for redeemers in (listed, mapped):
+        (tx,) = decode_block(block(body(), witnesses=[mapping({5: redeemers})]))
+        assert tx.redeemers == (Redeemer(0, 0, b"\xd8\x7b\x80"), Redeemer(0, 1, b"\x01"))
+    names = b"\xa2" + octets(b"x") + b"\x01" + octets(b"x") + b"\x02"
+    twice = b"\xa3" + octets(policy) + b"\xa1" + octets(b"gone") + b"\x05" + octets(other) + names + octets(policy) + names
+    value = array(octets(b"a"), array(uint(5), twice))
+    (tx,) = decode_block(block(body(k0=array(txin(ONE), txin(ONE)), k1=array(value), k9=twice)))
+    assert tx.mints == tx.outputs[0].assets == (Asset(policy, b"x", 2), Asset(other, b"x", 2))
+    assert tx.spends() == (ONE,)
+
+
+def test_none_of_an_asset_is_no_asset() -> None:
+    policy = b"\x0a" * 28
+    assets = b"\xa1" + octets(policy) + b"\xa2" + octets(b"x") + b"\x00" + octets(b"y") + b"\x01"
+    (tx,) = decode_block(block(body(k1=array(array(octets(b"a"), array(uint(5), assets))))))
+    assert tx.outputs[0].assets == (Asset(policy, b"y", 1),)
+
+
 def test_an_invalid_transaction_spends_its_collateral_and_creates_its_return_after_the_regular_outputs() -> None:
     raw = body(k13=array(txin(ONE)), k16=array(octets(b"r"), uint(3)))
     (tx, other) = decode_block(block(raw, body(), invalid=array(uint(0))))
@@ -99,8 +122,11 @@ def test_byron_transactions() -> None:
     inner = cbor2.dumps([ONE.tx_id, 4])
     address = array(tag(24, octets(b"payload")), uint(77))
     tx = array(b"\x9f" + array(uint(0), tag(24, octets(inner))) + b"\xff", b"\x9f" + array(address, uint(10)) + b"\xff", b"\xa0")
-    raw = array(uint(1), array(array(), array(b"\x9f" + array(tx, array()) + b"\xff"), array()))
-    (found,) = decode_block(raw)
+    consensus = array(array(uint(3), uint(77)), octets(bytes(64)), array(uint(5)), array())
+    header = array(uint(1), octets(bytes(32)), array(), consensus, array())
+    raw = array(uint(1), array(header, array(b"\x9f" + array(tx, array()) + b"\xff"), array()))
+    _, slot, (found,) = read_block(raw)
+    assert slot == 3 * 21_600 + 77
     assert found.tx_id == hashlib.blake2b(tx, digest_size=32).digest()
     assert (found.inputs, found.outputs[0].address, found.outputs[0].lovelace) == ((TxIn(ONE.tx_id, 4),), address, 10)
     assert decode_block(array(uint(0), array(array(), array(), array()))) == [], "an epoch boundary block has none"
@@ -202,6 +228,13 @@ def test_plutus_data_in_all_its_forms() -> None:
     assert read(tag(1280, array())) == Constr(7, []) and read(tag(1400, array())) == Constr(127, [])
     assert read(tag(102, array(uint(500), array(uint(1))))) == Constr(500, [1])
     assert read(tag(2, octets(b"\x01" + bytes(8)))) == 1 << 64 and read(tag(3, octets(b"\x01" + bytes(8)))) == -1 - (1 << 64)
+
+
+@pytest.mark.parametrize("fields", [b"\xa1\x01\x02", b"\xbf\x01\x02\xff", b"\xa0", b"\x01", b"\x40"])
+def test_the_fields_of_a_constructor_are_a_list(fields: bytes) -> None:
+    for raw in (tag(121, fields), tag(1280, fields), tag(102, array(uint(1), fields)), tag(102, b"\xa1\x01" + array())):
+        with pytest.raises(BadInput):
+            read(raw)
 
 
 def test_demo_blocks_agree_with_a_general_decoder() -> None:

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from chainlake.cage import utxo_fold
 from chainlake.cage.datums import State
-from chainlake.cage.replay import Replay
 from chainlake.cage.token_fold import TokenEvent, TokenRow, fold_token
 from chainlake.demo import cage
 from chainlake.errors import BrokenPromise
 from chainlake.merkle import csmt, mpf
 from chainlake.merkle.csmt import Change
 from tests.unit.cage_making import Found, canonical, replayed, start
+from tests.unit.cage_replay import Replay
 
 CHAINS = {seed: replayed(canonical(list(cage.chain(50, seed, forks={}))), seed) for seed in (5, 6)}
 OWNER = b"\x05" * 28
@@ -71,12 +71,12 @@ def test_tokens_facts_and_trie_rows_are_those_of_the_replay_for_any_batches(data
                     own.clear()
                     assert not kept or done.token is not None
         state = history[high - 1][0]
-        assert {t: (r.state, r.created_height, r.updated_height) for t, r in tokens.items()} == {
-            t: (r.state, r.created_height, r.updated_height) for t, r in state.tokens.items()
+        assert {t: (r.state, r.created_height, r.updated_height, r.tracked) for t, r in tokens.items()} == {
+            t: (r.state, r.created_height, r.updated_height, r.tracked) for t, r in state.tokens.items()
         }
         assert {t: own for t, own in facts.items() if own} == {t: own for t, own in state.facts.items() if own}
-        for token in state.tokens:
-            assert mpf.Trie(nodes.get(token, {})).root() == state.tokens[token].state.root
+        for token, known in state.tokens.items():
+            assert mpf.Trie(nodes.get(token, {})).root() == (known.state.root if known.tracked else mpf.EMPTY)
 
 
 def changes(before: Replay, after: Replay) -> list[Change]:
@@ -146,3 +146,17 @@ def test_a_token_from_before_the_first_block_is_kept_without_its_trie_unless_tha
     right = state._replace(root=mpf.root({b"k": b"v"}))
     (known,) = fold_token(b"t", None, {}, [TokenEvent(9, 0, "update", right, mpf.EMPTY, [insert])])
     assert known.token == TokenRow(right, None, 9, True) and known.facts == {b"k": (b"v", True)}
+
+
+def test_a_token_from_another_cage_is_kept_without_its_trie_unless_that_is_empty() -> None:
+    filled, empty = State(OWNER, b"\x07" * 32, 1, 1, 1), State(OWNER, mpf.EMPTY, 1, 1, 1)
+    insert = mpf.Operation(b"k", None, b"v")
+    after = [
+        TokenEvent(9, 0, "update", filled._replace(root=b"\x08" * 32), filled.root, [insert]),
+        TokenEvent(10, 0, "burn", None, None, []),
+    ]
+    came, moved, gone = fold_token(b"t", None, {}, [TokenEvent(8, 0, "boot", filled, filled.root, []), *after])
+    assert came.token == TokenRow(filled, 8, 8, False) and gone.token is None
+    assert not any((block.facts or block.nodes) for block in (came, moved, gone))
+    (known,) = fold_token(b"t", None, {}, [TokenEvent(8, 0, "boot", empty, mpf.EMPTY, [])])
+    assert known.token == TokenRow(empty, 8, 8, True)

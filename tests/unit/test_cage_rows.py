@@ -17,6 +17,7 @@ from chainlake.demo.cage_world import CAGE, POLICY
 from chainlake.errors import BadInput
 from chainlake.merkle import csmt, mpf
 from tests.unit.cage_making import canonical, replayed, start
+from tests.unit.cage_replay import minting_of
 
 MADE = [block for block in cage.chain(30, 9, forks={})]
 TXS = canonical(MADE)
@@ -72,7 +73,8 @@ def parts(height: int) -> list[dict[str, Any]]:
                 found.append(own | part(detect.CREATED, place.number, place, output))
         for mint in tx.mints if tx.is_valid else ():
             if mint.policy == POLICY:
-                found.append(own | {"part": detect.MINTED, "position": 0, "name": mint.name, "quantity": mint.quantity})
+                told_policy = {"redeemer": minting_of(tx, CAGE)}
+                found.append(own | told_policy | {"part": detect.MINTED, "name": mint.name, "quantity": mint.quantity})
     return found
 
 
@@ -93,11 +95,17 @@ def test_events_and_requests_are_those_of_the_replay() -> None:
         batches = [pa.RecordBatch.from_pylist(given)] if given else []
         found = rows(detect.detect(batches, CAGE))
         kinds = [
-            (row["tx_index"], row["kind"], row["token_id"], [(o["tx_id"], o["tx_index"]) for o in row["operations"]])
+            (
+                row["tx_index"],
+                row["kind"],
+                row["token_id"],
+                row["was_root"],
+                [(o["tx_id"], o["tx_index"]) for o in row["operations"]],
+            )
             for row in found
             if row["kind"]
         ]
-        assert kinds == [(at, e.kind, e.token_id, [u.place for u in e.requests]) for at, e in events]
+        assert kinds == [(at, e.kind, e.token_id, e.was and e.was.root, [u.place for u in e.requests]) for at, e in events]
         before = HISTORY[height - 1][0].requests if height else {}
         made = {TxIn(r["request_tx_id"], r["request_tx_index"]) for r in found if not r["kind"] and not r["is_gone"]}
         gone = {TxIn(r["request_tx_id"], r["request_tx_index"]) for r in found if not r["kind"] and r["is_gone"]}

@@ -1,9 +1,23 @@
 """What happens to the cage: vectors, what each event needs, and that demo chains have exactly the events they were made with."""
 
+import itertools
+
 import pytest
 
-from chainlake.cage.datums import MODIFY, REJECT, RETRACT, Cage, Request, State, asset_name, read_datum
-from chainlake.cage.rules import Spent, events_of
+from chainlake.cage.datums import (
+    BURNING,
+    MIGRATING,
+    MINTING,
+    MODIFY,
+    REJECT,
+    RETRACT,
+    Cage,
+    Request,
+    State,
+    asset_name,
+    read_datum,
+)
+from chainlake.cage.rules import Event, Spent, events_of
 from chainlake.cage.transaction import Asset, TxIn, TxOut
 from chainlake.demo import cage
 from chainlake.demo.cage_cbor import Plutus, tag
@@ -36,6 +50,11 @@ def state_of(token: bytes, state: State = EMPTY) -> TxOut:
 
 def asks(token: bytes, key: bytes = b"k") -> TxOut:
     return out(P.request(Request(token, OWNER, key, None, b"v", 1, 2)))
+
+
+def found(created: list[TxOut], *mints: Asset, minting: bytes | None = None) -> list[Event]:
+    made = [(TxIn(b"\xff" * 32, number), output) for number, output in enumerate(created)]
+    return events_of(CAGE, [], made, mints, minting)
 
 
 def kinds(spent: list[Spent], created: list[TxOut], *mints: Asset) -> list[tuple[str, bytes, list[TxIn]]]:
@@ -104,6 +123,30 @@ def test_boot_needs_one_minted_and_a_state_at_the_cage_that_holds_it() -> None:
     ]
     for created, mint in decoys:
         assert kinds([], created, mint) == [], mint
+
+
+def test_tokens_of_one_transaction_come_in_the_order_of_their_names_however_they_are_minted() -> None:
+    minted = [
+        Asset(POLICY, B, 1),
+        Asset(OTHER_POLICY, A, 1),
+        Asset(POLICY, A, 1),
+        Asset(POLICY, b"d", -1),
+        Asset(POLICY, b"c", -1),
+    ]
+    for order in itertools.permutations(minted):
+        assert [(e.kind, e.token_id) for e in found([state_of(B), state_of(A)], *order)] == [
+            *(("burn", b"c"), ("burn", b"d"), ("boot", A), ("boot", B)),
+        ]
+
+
+def test_a_token_from_another_cage_brings_its_state_along() -> None:
+    filled = EMPTY._replace(root=b"\x07" * 32)
+    told = P.constr(MIGRATING, P.constr(0, octets(OTHER_POLICY), P.constr(0, octets(A))))
+    (event,) = found([state_of(A, filled)], Asset(POLICY, A, 1), minting=told)
+    assert (event.kind, event.state, event.was) == ("boot", filled, filled)
+    for other in (None, P.constr(MINTING, P.constr(0)), b"\xff", P.constr(BURNING)):
+        (event,) = found([state_of(A, filled)], Asset(POLICY, A, 1), minting=other)
+        assert event.was is None, "booted here, so its trie has to be empty"
 
 
 def test_a_request_is_one_only_at_the_cage() -> None:

@@ -1,6 +1,5 @@
 """The compact sparse Merkle tree against its definition, written once more and naively; its rows, its parts, its proofs."""
 
-import hashlib
 import random
 import tracemalloc
 from collections.abc import Mapping
@@ -13,12 +12,9 @@ from hypothesis import strategies as st
 from chainlake.errors import BadInput, BrokenPromise
 from chainlake.merkle import csmt
 from chainlake.merkle.csmt_node import Bits, Node, bits_of
+from tests.unit.merkle_by_definition import blake, csmt_root
 
 Items = dict[bytes, bytes]
-
-
-def blake(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=32).digest()
 
 
 def txin(number: int) -> bytes:
@@ -35,26 +31,6 @@ ITEMS = KEYS.flatmap(lambda keys: st.dictionaries(st.sampled_from(keys), VALUES,
 ITEMS_AND_KEY = KEYS.flatmap(
     lambda keys: st.tuples(st.dictionaries(st.sampled_from(keys), VALUES, max_size=30), st.sampled_from(keys))
 )
-
-
-def packed(bits: str, value: bytes) -> bytes:
-    padded = bits + "0" * (-len(bits) % 8)
-    octets = bytes(int(padded[at : at + 8], 2) for at in range(0, len(padded), 8))
-    return len(bits).to_bytes(2, "big") + octets + (32).to_bytes(2, "big") + value
-
-
-def naive(items: Mapping[str, bytes], depth: int = 0) -> bytes:
-    """The node over (path as text of bits: value), as the definition says it, from scratch and as it is hashed."""
-    first, last = min(items), max(items)
-    if first == last:
-        return packed(first[depth:], blake(items[first]))
-    end = next(at for at in range(depth, len(first)) if first[at] != last[at])
-    left, right = ({p: v for p, v in items.items() if p[end] == side} for side in "01")
-    return packed(first[depth:end], blake(naive(left, end + 1) + naive(right, end + 1)))
-
-
-def expected_root(items: Items) -> bytes | None:
-    return blake(naive({f"{int.from_bytes(k, 'big'):0{8 * len(k)}b}": v for k, v in items.items()})) if items else None
 
 
 def tree_of(items: Items, base: bytes = b"") -> csmt.Tree:
@@ -122,7 +98,7 @@ def test_keys_are_the_cbor_of_inputs() -> None:
 def test_the_root_is_as_defined_and_does_not_depend_on_the_order(items: Items, shuffler: random.Random) -> None:
     shuffled = list(items.items())
     shuffler.shuffle(shuffled)
-    assert csmt.root(items) == tree_of(dict(shuffled)).root() == expected_root(items)
+    assert csmt.root(items) == tree_of(dict(shuffled)).root() == csmt_root(items)
     assert rows_of(items) == rows_of(dict(shuffled)), "rows depend on what is in the tree alone"
 
 
@@ -137,7 +113,7 @@ def test_changes_of_stored_rows_give_the_tree_made_from_scratch(blocks: list[lis
         items = changed(items, block)
         store(rows, applied.rows)
         if block:
-            assert tree.root() == expected_root(items)
+            assert tree.root() == csmt_root(items)
         assert rows == rows_of(items)
 
 

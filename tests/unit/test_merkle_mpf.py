@@ -1,6 +1,5 @@
 """The Merkle Patricia Forestry against its definition, written once more and naively; its rows; its proofs, also hostile ones."""
 
-import hashlib
 import itertools
 import random
 import tracemalloc
@@ -14,12 +13,9 @@ from chainlake.errors import BadInput, BrokenPromise
 from chainlake.merkle import mpf
 from chainlake.merkle.mpf_proof import BranchStep, ForkStep, LeafStep
 from chainlake.merkle.radix_rows import nibbles
+from tests.unit.merkle_by_definition import blake, mpf_root
 
 Items = dict[bytes, bytes]
-
-
-def blake(data: bytes) -> bytes:
-    return hashlib.blake2b(data, digest_size=32).digest()
 
 
 def crowded() -> list[bytes]:
@@ -32,28 +28,6 @@ KEYS = crowded()
 VALUES = st.sampled_from([b"", b"v", b"w" * 70])
 ITEMS = st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=40)
 ONE_OF_THEM = st.sampled_from(KEYS)
-
-
-def naive(items: Mapping[str, bytes], depth: int = 0) -> bytes:
-    """The root over (path in hex: value), as the definition says it, from scratch."""
-    if not items:
-        return bytes(32)
-    if len(items) == 1:
-        [(path, value)] = items.items()
-        rest = path[depth:]
-        if len(rest) % 2:
-            return blake(b"\x00" + bytes([int(rest[0], 16)]) + bytes.fromhex(rest[1:]) + blake(value))
-        return blake(b"\xff" + bytes.fromhex(rest) + blake(value))
-    first, last = min(items), max(items)
-    end = next(at for at in range(depth, 64) if first[at] != last[at])
-    level = [naive({p: v for p, v in items.items() if p[end] == digit}, end + 1) for digit in "0123456789abcdef"]
-    while len(level) > 1:
-        level = [blake(one + two) for one, two in zip(level[::2], level[1::2], strict=True)]
-    return blake(bytes(int(digit, 16) for digit in first[depth:end]) + level[0])
-
-
-def expected_root(items: Items) -> bytes:
-    return naive({blake(key).hex(): value for key, value in items.items()})
 
 
 def rows_of(items: Items) -> dict[bytes, bytes]:
@@ -106,7 +80,7 @@ def test_the_short_vectors() -> None:
 def test_the_root_is_as_defined_and_does_not_depend_on_the_order(items: Items, shuffler: random.Random) -> None:
     shuffled = list(items.items())
     shuffler.shuffle(shuffled)
-    assert mpf.root(items) == mpf.root(dict(shuffled)) == expected_root(items)
+    assert mpf.root(items) == mpf.root(dict(shuffled)) == mpf_root(items)
     assert rows_of(items) == rows_of(dict(shuffled)), "rows depend on what is in the trie alone"
 
 
@@ -121,7 +95,7 @@ def test_operations_on_stored_rows_give_the_trie_made_from_scratch(groups: list[
             [applied] = mpf.apply(trie, [[operation]])
             items = changed(items, operation)
             store(rows, applied.rows)
-            assert applied.root == expected_root(items)
+            assert applied.root == mpf_root(items)
             assert rows == rows_of(items)
 
 

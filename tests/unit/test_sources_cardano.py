@@ -27,9 +27,9 @@ def boundary(parent: bytes, epoch: int, difficulty: int) -> tuple[bytes, bytes]:
     return array(uint(0), array(header, b"\x9f\xff", array())), blake(b"\x82\x00" + header)
 
 
-def byron(parent: bytes, difficulty: int, transactions: list[bytes]) -> tuple[bytes, bytes]:
+def byron(parent: bytes, difficulty: int, transactions: list[bytes], epoch: int = 0, slot: int = 0) -> tuple[bytes, bytes]:
     """(item, hash) of a Byron main block; its list of transactions is indefinite, as real ones are."""
-    consensus = array(array(uint(0), uint(difficulty)), octets(bytes(64)), array(uint(difficulty)), array())
+    consensus = array(array(uint(epoch), uint(slot)), octets(bytes(64)), array(uint(difficulty)), array())
     header = array(MAGIC, octets(parent), array(), consensus, array())
     payload = b"\x9f" + b"".join(array(one, array()) for one in transactions) + b"\xff"
     return array(uint(1), array(header, array(payload, array(), array(), array()), array())), blake(b"\x82\x01" + header)
@@ -124,6 +124,31 @@ def test_a_time_needs_the_start_of_the_network(tmp_path: Path) -> None:
     splits = format_of("cardano").plan([path], None, 10, 10**9, {})
     found = good(read_splits("cardano", splits, {"network_start": "1000"}))
     assert [1000 <= (block.timestamp_us or 0) // 10**6 < 1040 for block in found] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("start", "byron_slots", "shelley_slot", "seconds"),
+    [
+        (1506203091, 4492800, 4492800, (1506203091 + 20 * (2 * 21600 + 7), 1596059091)),  # mainnet: its first day after Byron
+        (1654041600, 86400, 86400 + 30, (1654041600 + 20 * (2 * 21600 + 7), 1655769630)),  # preprod
+    ],
+)
+def test_byron_slots_count_epochs_and_last_longer(
+    tmp_path: Path, start: int, byron_slots: int, shelley_slot: int, seconds: tuple[int, int]
+) -> None:
+    first, first_hash = byron(b"\x05" * 32, 1, [], epoch=2, slot=7)
+    header = array(array(uint(2), uint(shelley_slot), octets(first_hash)), octets(bytes(64)))
+    path = chunk(tmp_path, first, array(uint(2), array(header, array(), array(), mapping({}))))
+    splits = format_of("cardano").plan([path], None, 10, 10**9, {})
+    found = good(read_splits("cardano", splits, {"network_start": str(start), "byron_slots": str(byron_slots)}))
+    assert tuple((block.timestamp_us or 0) // 10**6 for block in found) == seconds
+
+
+def test_slots_that_no_clock_shows_are_refused(tmp_path: Path) -> None:
+    first, _ = byron(b"\x05" * 32, 1, [], epoch=1, slot=21_600)
+    assert "Byron epochs have 21600" in reason(read_batch("cardano", [chunk(tmp_path, first)]))
+    splits = format_of("cardano").plan([chunk(tmp_path, *demo.blocks(1))], None, 10, 10**9, {})
+    assert "correct the options network_start" in reason(read_splits("cardano", splits, {"network_start": "9" * 18}))
 
 
 def test_a_block_file_is_the_hex_of_one_item(tmp_path: Path) -> None:

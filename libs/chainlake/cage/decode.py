@@ -27,7 +27,7 @@ from chainlake.cage.cbor import (
 from chainlake.cage.transaction import Asset, Redeemer, Tx, TxIn, TxOut
 from chainlake.errors import BadInput
 from chainlake.merkle.blake import blake
-from chainlake.sources.cardano import BYRON, EBB, MAX_BLOCK, era_of
+from chainlake.sources.cardano import BYRON, EBB, MAX_BLOCK, byron_slot, era_of
 
 HASH = 32
 POLICY = 28
@@ -41,7 +41,7 @@ MOST_INDEX = 1 << 16
 
 
 class Block(NamedTuple):
-    """A block's era, its slot (None in Byron) and its transactions."""
+    """A block's era, its slot (None of an epoch boundary, which has none) and its transactions."""
 
     era: int
     slot: int | None
@@ -62,7 +62,7 @@ def read_block(raw: bytes) -> Block:
     if len(raw) > MAX_BLOCK or not parts or raw[parts[-1][1] :] not in (b"", b"\xff"):
         raise BadInput(f"{len(raw)} bytes are no single [era, block]")
     if era == BYRON:
-        return Block(era, None, byron.transactions(raw, parts))
+        return Block(era, byron_slot(raw, parts[0]), byron.transactions(raw, parts))
     if len(parts) < 3:
         raise BadInput(f"the block has {len(parts)} parts: header, bodies and witnesses are expected")
     bodies, witnesses = items(raw, parts[1][0], "the bodies"), items(raw, parts[2][0], "the witnesses")
@@ -187,9 +187,12 @@ def _mints(raw: bytes, span: Span) -> tuple[Asset, ...]:
 
 
 def _assets(raw: bytes, position: int, least: int, most: int) -> tuple[Asset, ...]:
-    found: list[Asset] = []
+    """Assets as written, without those of which there are none. Of a policy, or of a name under it, that is there twice, the last
+    one counts. The ledger reads both so."""
+    found: dict[bytes, dict[bytes, Asset]] = {}
     for policy, of_policy in pairs(raw, position, "assets"):
         own = _sized(raw, policy, POLICY, "a policy id")
+        found[own] = {}
         for name, quantity in pairs(raw, of_policy[0], "a policy's assets"):
             amount = integer(raw, quantity[0], "a quantity")
             if not least <= amount < most:
@@ -197,8 +200,8 @@ def _assets(raw: bytes, position: int, least: int, most: int) -> tuple[Asset, ..
             text = octets(raw, name[0], "an asset name")
             if len(text) > HASH:
                 raise BadInput(f"an asset name of {len(text)} bytes at byte {name[0]}: it has at most {HASH}")
-            found.append(Asset(own, text, amount))
-    return tuple(found)
+            found[own][text] = Asset(own, text, amount)
+    return tuple(asset for names in found.values() for asset in names.values() if asset.quantity)
 
 
 def _datums(raw: bytes, position: int) -> tuple[bytes, ...]:
@@ -207,7 +210,7 @@ def _datums(raw: bytes, position: int) -> tuple[bytes, ...]:
 
 
 def _redeemers(raw: bytes, position: int) -> tuple[Redeemer, ...]:
-    """`[[tag, index, data, units]]`, or `{[tag, index]: [data, units]}` since Conway."""
+    """`[[tag, index, data, units]]`, or `{[tag, index]: [data, units]}` since Conway. Of two for one thing, the last counts."""
     if raw[position] >> 5 == MAP:
         both = pairs(raw, position, "the redeemers")
         found = [items(raw, key[0], "a redeemer") + items(raw, value[0], "a redeemer") for key, value in both]
@@ -215,7 +218,8 @@ def _redeemers(raw: bytes, position: int) -> tuple[Redeemer, ...]:
         found = [items(raw, first, "a redeemer") for first, _ in items(raw, position, "the redeemers")]
     if any(len(parts) != 4 for parts in found):
         raise BadInput(f"a redeemer is not tag, index, data and units at byte {position}")
-    return tuple(_redeemer(raw, *parts[:3]) for parts in found)
+    told = (_redeemer(raw, *parts[:3]) for parts in found)
+    return tuple({(one.tag, one.place): one for one in told}.values())
 
 
 def _redeemer(raw: bytes, tag: Span, index: Span, data: Span) -> Redeemer:

@@ -14,7 +14,8 @@ from chainlake.cage.rules import UPDATE, Event, Spent, Used, events_of, request_
 from chainlake.cage.transaction import Asset, TxIn, TxOut
 from chainlake.merkle.blake import blake
 
-SPENT, CREATED, MINTED = 0, 1, 2
+SPENT, MINTED, CREATED = 0, 1, 2
+"""Of the first two, the numbers are the tags of their redeemers."""
 PARTS = (
     "_height bigint, tx_index int, part int, position int, tx_id binary, place_id binary, place int, address binary,"
     f" assets {ASSETS}, datum binary, redeemer binary, created_height bigint, name binary, quantity bigint"
@@ -87,9 +88,10 @@ def _of_transaction(cage: Cage, parts: list[Row]) -> Iterator[Row]:
     spent = [Spent(_place(row), _output(row), row["redeemer"]) for row in parts if row["part"] == SPENT]
     created = [(_place(row), _output(row)) for row in parts if row["part"] == CREATED]
     mints = [Asset(cage.policy, row["name"], row["quantity"]) for row in parts if row["part"] == MINTED]
+    minting = next((row["redeemer"] for row in parts if row["part"] == MINTED), None)
     tx_id = next((row["tx_id"] for row in parts if row["tx_id"] is not None), None)
     if tx_id is not None:
-        for number, event in enumerate(events_of(cage, spent, created, mints)):
+        for number, event in enumerate(events_of(cage, spent, created, mints, minting)):
             yield {"event_index": number, "tx_id": tx_id, **_event(event)}
     for row in parts:
         if row["part"] != MINTED:

@@ -56,7 +56,7 @@ def _read(data: bytes, position: int, depth: int) -> tuple[Data, int]:
         return argument if major == UNSIGNED else -1 - argument, after
     index = _constructor(argument) if major == TAG else None
     if index is not None:
-        fields, end = _several(data, after, depth)
+        fields, end = _listed(data, after, depth)
         return Constr(index, fields), end
     if major == TAG and argument == ANY_CONSTRUCTOR:
         return _any_constructor(data, after, depth)
@@ -73,12 +73,17 @@ def _several(data: bytes, position: int, depth: int) -> tuple[list[Data], int]:
             found.append(value)
         return found, position + 1
     major, count, position = head(data, position)
-    if major not in (ARRAY, MAP):
-        raise BadInput(f"fields are no list at byte {position}")
-    for _ in range(count if major == ARRAY else 2 * count):
+    for _ in range(2 * count if major == MAP else count):
         value, position = _read(data, position, depth + 1)
         found.append(value)
     return found, position
+
+
+def _listed(data: bytes, position: int, depth: int) -> tuple[list[Data], int]:
+    """The fields of a constructor: a list, and never a map with as many items."""
+    if data[position] >> 5 != ARRAY:
+        raise BadInput(f"fields are no list at byte {position}")
+    return _several(data, position, depth)
 
 
 def _constructor(tag: int) -> int | None:
@@ -88,7 +93,7 @@ def _constructor(tag: int) -> int | None:
 
 
 def _any_constructor(data: bytes, position: int, depth: int) -> tuple[Constr, int]:
-    parts, end = _several(data, position, depth)
+    parts, end = _listed(data, position, depth)
     match parts:
         case [int(number), list(fields)] if number >= 0:
             return Constr(number, fields), end

@@ -152,7 +152,8 @@ class CageReader:
     def facts(self, token_id: bytes, height: int | None = None) -> list[Row]:
         """What a token's trie holds after a block."""
         history, at = self.at(height)
-        self._token(history, at, token_id)
+        if not self._token(history, at, token_id)["tracked"]:
+            raise self._unknown_trie(token_id)
         return self._of_token.at(self.chain, history, at, [token_id])
 
     def utxo(self, place: TxIn, height: int | None = None) -> Row | None:
@@ -178,7 +179,7 @@ class CageReader:
         history, at = self.at(height)
         token = self._token(history, at, token_id)
         if not token["tracked"]:
-            raise BadInput(f"the trie of token {short(token_id)} began before the first block of {self.chain}: it is not known")
+            raise self._unknown_trie(token_id)
         path = blake(key).hex()
         buckets = [path[:length] for length in range(BUCKET + 1)]
         rows = self._nodes.at(self.chain, history, at, buckets, lambda row: row["token_id"] == token_id)
@@ -229,6 +230,10 @@ class CageReader:
         if not rows:
             raise BadInput(f"there is no token {to_hex(token_id)[:80]} in {self.chain} at block {height}")
         return rows[0]
+
+    def _unknown_trie(self, token_id: bytes) -> BadInput:
+        where = f"before the first block of {self.chain}, or in another cage"
+        return BadInput(f"the trie of token {short(token_id)} was filled {where}: what it holds is not known here")
 
     def _utxo(self, history: History, height: int, place: TxIn) -> Row | None:
         rows = self._utxos.at(self.chain, history, height, [place.tx_id], lambda row: row["tx_index"] == place.number)

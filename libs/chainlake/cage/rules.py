@@ -1,6 +1,7 @@
 """Which events of the cage a transaction carries: a pure function of the transaction and of what its inputs resolve to.
 
-- Boot: it mints one of a name under the cage's policy, and an output at the cage holds that token with a state.
+- Boot: it mints one of a name under the cage's policy, and an output at the cage holds that token with a state. If the policy was
+  told Migrating, the token comes from another cage and brings its state along.
 - Request: an output at the cage has a request as its datum.
 - Update: an input at the cage holds a token and is spent with Modify, and an output at the cage holds it on, with a new state.
   The requests for the token among the inputs, in sorted order, are its operations.
@@ -14,7 +15,7 @@ An invalid transaction carries none. A state belongs to a token by address and a
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from chainlake.cage.datums import MODIFY, REJECT, RETRACT, Cage, Request, State, constructor, read_datum
+from chainlake.cage.datums import MIGRATING, MODIFY, REJECT, RETRACT, Cage, Request, State, constructor, read_datum
 from chainlake.cage.transaction import Asset, TxIn, TxOut
 
 BOOT, REQUEST, UPDATE, REJECTED, RETRACTED, BURN = "boot", "request", "update", "reject", "retract", "burn"
@@ -36,7 +37,8 @@ class Used(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that happened to the cage. `requests` are those made, processed, rejected or retracted, in order."""
+    """Something that happened to the cage. `requests` are those made, processed, rejected or retracted, in order. `was` is the
+    state before, here or, of a boot, in the cage that the token comes from."""
 
     kind: str
     token_id: bytes
@@ -45,8 +47,15 @@ class Event(NamedTuple):
     requests: tuple[Used, ...] = ()
 
 
-def events_of(cage: Cage, spent: Sequence[Spent], created: Sequence[tuple[TxIn, TxOut]], mints: Sequence[Asset]) -> list[Event]:
-    """The events of a valid transaction, given its inputs in sorted order: those that use what was there, then what is new."""
+def events_of(
+    cage: Cage,
+    spent: Sequence[Spent],
+    created: Sequence[tuple[TxIn, TxOut]],
+    mints: Sequence[Asset],
+    minting: bytes | None = None,
+) -> list[Event]:
+    """The events of a valid transaction, given its inputs in sorted order and what its policy was told (`minting`): those that
+    use what was there, then what is new, tokens by their names."""
     states = _states(cage, created)
     used, tokens = list[tuple[Used, Spent]](), list[tuple[bytes, State, Spent]]()
     for one in spent:
@@ -66,9 +75,12 @@ def events_of(cage: Cage, spent: Sequence[Spent], created: Sequence[tuple[TxIn, 
     for request, one in used:
         if request.request.token_id not in taken and constructor(one.redeemer) == RETRACT:
             events.append(Event(RETRACTED, request.request.token_id, requests=(request,)))
-    own = [asset for asset in mints if asset.policy == cage.policy]
+    own = sorted(asset for asset in mints if asset.policy == cage.policy)
+    came = constructor(minting) == MIGRATING
     events += [Event(BURN, asset.name) for asset in own if asset.quantity == -1]
-    events += [Event(BOOT, asset.name, states[asset.name]) for asset in own if asset.quantity == 1 and asset.name in states]
+    for asset in own:
+        if asset.quantity == 1 and asset.name in states:
+            events.append(Event(BOOT, asset.name, states[asset.name], states[asset.name] if came else None))
     return events + [
         Event(REQUEST, made.token_id, requests=(Used(place, made),))
         for place, output in created

@@ -11,7 +11,7 @@ from chainlake.cage.checks import by_address_problems, state_problems
 from chainlake.cage.gold import by_address, inverse_operations
 from chainlake.cage.settings import Settings
 from chainlake.cage.tokens import TABLES, cage_of
-from chainlake.cage.utxos import refuse_first, roots_frame, tree_of, utxos_of
+from chainlake.cage.utxos import roots_frame, tree_of, utxos_of
 from chainlake.errors import BrokenPromise
 from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, Output, Stage
 
@@ -74,12 +74,16 @@ def bronze(batch: Batch) -> Output:
     ((chain, _),) = batch.ranges.items()
     blocks = batch.read("raw.blocks").select("_height", "hash", "timestamp", "payload")
     decoded = batch.keep(blocks.mapInArrow(bronze_rows.decode, bronze_rows.DECODED)).withColumn("_chain", F.lit(chain))
-    bad = decoded.filter("error IS NOT NULL").select("_height", "error").orderBy("_height").limit(1).collect()
-    why = "see what the source sends, then resume"
-    refuse_first(chain, [(height, f"block {height} cannot be read: {error}; {why}") for height, error in bad])
-    exploded = {name: decoded.select("_chain", "_height", F.explode(column).alias("row")) for name, column in LISTS.items()}
-    tables = {name: _findable(name, frame.select("_chain", "_height", "row.*")) for name, frame in exploded.items()}
-    return Output({"bronze.cardano_blocks": decoded, **tables})
+    first = F.min(F.when(F.col("error").isNotNull(), F.struct("_height", "error")))
+    told = decoded.agg(first.alias("bad"), *(F.sum(F.size(column)).alias(column) for column in LISTS.values())).collect()[0]
+    if told["bad"] is not None:
+        height, error = told["bad"]
+        raise BrokenPromise(f"{chain}: block {height} cannot be read: {error}; see what the source sends, then resume", height)
+    tables: dict[str, DataFrame | None] = {"bronze.cardano_blocks": decoded}
+    for name, column in LISTS.items():
+        rows = decoded.select("_chain", "_height", F.explode(column).alias("row")).select("_chain", "_height", "row.*")
+        tables[name] = _findable(name, rows) if told[column] else None
+    return Output(tables)
 
 
 def silver(batch: Batch) -> Output:
@@ -92,19 +96,22 @@ def silver(batch: Batch) -> Output:
         events = pool.submit(cage_of, batch, chain, settings.cage, utxos)
         _refuse_lowest(folding, events)
         tree, cage = folding.result(), events.result()
-    unknown = utxos.resolved.filter("address IS NULL").selectExpr(
+    unknown = utxos.unknown.selectExpr(
         "_height", "spender_index AS tx_index", "spender AS tx_id", "tx_id AS spent_tx_id", "tx_index AS spent_tx_index"
     )
+    has_changed, has_unknown = any(one.created or one.spent for one in tree.blocks), any(one.unresolved for one in tree.blocks)
     frames = {
-        "silver.utxos": utxos.changes,
-        "silver.utxo_nodes": tree.nodes,
-        "silver.unresolved_inputs": unknown,
+        "silver.utxos": utxos.changes if has_changed else None,
+        "silver.utxo_nodes": tree.nodes if has_changed else None,
+        "silver.unresolved_inputs": unknown if has_unknown else None,
         **cage,
     }
-    tables = {name: _findable(name, frame).withColumn("_chain", F.lit(chain)) for name, frame in frames.items()}
-    root = tree.blocks[-1][1]
+    here = {
+        name: _findable(name, frame).withColumn("_chain", F.lit(chain)) for name, frame in frames.items() if frame is not None
+    }
+    root = tree.blocks[-1].utxo_root
     roots = {chain: {UTXO_ROOT: root}} if root is not None else {}
-    return Output({**tables, "silver.chain_roots": roots_frame(batch, chain, tree)}, roots)
+    return Output({**dict.fromkeys(frames), **here, "silver.chain_roots": roots_frame(batch, chain, tree)}, roots)
 
 
 def _refuse_lowest(*work: "Future[Any]") -> None:

@@ -103,8 +103,10 @@ class _TokenFold:
         elif event.kind == BOOT and event.state is not None:
             if self.row is not None:
                 raise BadInput("it is there already, and a token boots once: see what the source sends, then resume")
-            self.row, self.trie = TokenRow(event.state, event.height, event.height, True), mpf.Trie()
-            self._check(event.state)
+            tracked = event.was_root in (None, mpf.EMPTY)
+            self.row, self.trie = TokenRow(event.state, event.height, event.height, tracked), mpf.Trie()
+            if tracked:
+                self._check(event.state)
         elif event.kind in (UPDATE, REJECTED) and event.state is not None:
             known = self.row
             tracked = known.tracked if known else event.was_root == mpf.EMPTY

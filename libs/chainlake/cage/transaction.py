@@ -59,8 +59,8 @@ class Tx(NamedTuple):
     datums: tuple[bytes, ...] = ()
 
     def spends(self) -> tuple[TxIn, ...]:
-        """The outputs that are gone after it: an invalid one takes its collateral only."""
-        return self.inputs if self.is_valid else self.collateral
+        """The outputs that are gone after it, each once: an invalid one takes its collateral only."""
+        return tuple(dict.fromkeys(self.inputs if self.is_valid else self.collateral))
 
     def creates(self) -> list[tuple[TxIn, TxOut]]:
         """The outputs that are there after it: of an invalid one only what it gives back of the collateral."""

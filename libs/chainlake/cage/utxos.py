@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
@@ -20,6 +21,10 @@ from chainlake.merkle.csmt import Node, combine
 KEY = ["tx_id", "tx_index"]
 KNOWN = ["address", "lovelace", "assets", "datum_hash", "datum", "reference_script", "txout"]
 GENESIS = "genesis"
+SPENDER = "struct(_height, tx_index AS spender_index, tx_id AS spender, role AS spender_role, position)"
+TAKER = """array_min(filter(spends, s -> address IS NOT NULL AND (
+    made_height IS NULL OR made_height < s._height OR (made_height = s._height AND maker_index < s.spender_index))))"""
+"""The first that spends an output once it is there. Others spend what is not known, however large the batch."""
 MADE = pa.schema(
     [
         ("made_height", pa.int64()),
@@ -39,10 +44,25 @@ class Utxos:
 
     made: DataFrame
     """Outputs, with the block and the transaction's place in it."""
-    resolved: DataFrame
-    """Inputs with what they spend; without an address where that is not known."""
+    taken: DataFrame
+    """Inputs with what they spend."""
+    unknown: DataFrame
+    """Inputs that spend what is not known."""
     changes: DataFrame
     """Rows for silver.utxos: one for each output that outlives its block, one for each that an earlier block left."""
+
+
+class ChainRoot(NamedTuple):
+    """A row of silver.chain_roots."""
+
+    height: int
+    utxo_root: bytes | None
+    utxo_count: int
+    created: int
+    spent: int
+    unresolved: int
+    block_hash: bytes
+    slot: int | None
 
 
 @dataclass(frozen=True)
@@ -50,7 +70,7 @@ class Tree:
     """The rows of the tree that changed, and a row of silver.chain_roots for each block."""
 
     nodes: DataFrame
-    blocks: list[tuple[int, bytes | None, int, int, int, int]]
+    blocks: list[ChainRoot]
 
 
 def first_block(batch: Batch, chain: str, low: int) -> bool:
@@ -74,29 +94,26 @@ def utxos_of(batch: Batch, chain: str, settings: Settings) -> Utxos:
     if settings.genesis and first_block(batch, chain, low):
         made = made.unionByName(_genesis(batch, settings.genesis, low + 1))
     spends = batch.read("bronze.cardano_inputs").filter("is_spent")
-    spends = spends.select(
-        "_height",
-        F.col("tx_index").alias("spender_index"),
-        F.col("tx_id").alias("spender"),
-        F.col("role").alias("spender_role"),
-        "position",
-        F.col("spent_tx_id").alias("tx_id"),
-        F.col("spent_tx_index").alias("tx_index"),
+    of_output = spends.groupBy(F.col("spent_tx_id").alias("tx_id"), F.col("spent_tx_index").alias("tx_index"))
+    spenders = of_output.agg(F.expr(f"collect_list({SPENDER}) AS spends"))
+    before = batch.state("silver.utxos", spenders.select(F.lit(chain).alias("_chain"), *KEY))
+    nothing = ("NULL AS made_height", "NULL AS maker_index", "NULL AS maker_role")
+    known = made.unionByName(before.selectExpr(*nothing, *KEY, *KNOWN, "created_height"))
+    moves = batch.keep(known.join(spenders, KEY, "full").withColumn("taker", F.expr(TAKER)))
+    taken = moves.filter("taker IS NOT NULL").select("taker.*", *KEY, *KNOWN, "made_height", "created_height")
+    others = moves.filter("spends IS NOT NULL").select(
+        *KEY, F.explode(F.expr("filter(spends, s -> taker IS NULL OR s <> taker)")).alias("spender")
     )
-    before = batch.state("silver.utxos", spends.select(F.lit(chain).alias("_chain"), *KEY))
-    before = before.select(F.lit(None).cast("bigint").alias("made_height"), *KEY, *KNOWN, "created_height")
-    known = made.drop("maker_index", "maker_role").unionByName(before)
-    resolved = batch.keep(spends.join(known, KEY, "left"))
-    return Utxos(made, resolved, batch.keep(_changes(made, resolved)))
+    unknown = others.select("spender.*", *KEY)
+    return Utxos(moves.filter("made_height IS NOT NULL"), taken, unknown, _changes(moves, taken))
 
 
-def _changes(made: DataFrame, resolved: DataFrame) -> DataFrame:
+def _changes(moves: DataFrame, taken: DataFrame) -> DataFrame:
     """An output that is made and spent in one block leaves no trace: going back can never bring it back."""
-    at_once = resolved.filter("made_height = _height").select(*KEY)
-    born = made.join(at_once, KEY, "left_anti")
-    born = born.select(F.col("made_height").alias("_height"), F.lit(False).alias("_deleted"), *KEY, *KNOWN, "created_height")
-    dead = resolved.filter("address IS NOT NULL AND (made_height IS NULL OR made_height < _height)")
-    return born.unionByName(dead.select("_height", F.lit(True).alias("_deleted"), *KEY, *KNOWN, "created_height"))
+    born = moves.filter("made_height IS NOT NULL AND (taker IS NULL OR taker._height > made_height)")
+    born = born.selectExpr("made_height AS _height", "false AS _deleted", *KEY, *KNOWN, "created_height")
+    dead = taken.filter("made_height IS NULL OR made_height < _height")
+    return born.unionByName(dead.selectExpr("_height", "true AS _deleted", *KEY, *KNOWN, "created_height"))
 
 
 def _genesis(batch: Batch, path: str, height: int) -> DataFrame:
@@ -145,20 +162,19 @@ def tree_of(batch: Batch, chain: str, utxos: Utxos, settings: Settings) -> Tree:
 
 
 def _told(batch: Batch, chain: str, folded: DataFrame, utxos: Utxos) -> dict[str, list[Row]]:
-    """All that the driver has to know, in one look: tops, errors, inputs that are not known or spent twice, the root before."""
+    """All that the driver has to know, in one look: tops, errors, inputs that are not known, the root before, the blocks."""
     low, _ = batch.ranges[chain]
-    shape = ["what", "tree_part", "_height", "node", "error", "created", "spent"]
-    rows = folded.filter("what <> 'node'").select(*shape)
+    rows = folded.filter("what <> 'node'").select("what", "tree_part", "_height", "node", "error", "created", "spent")
     number = F.count(F.lit(1)).cast("int").alias("spent")
     root = batch.snapshot.between("silver.chain_roots", {chain: (low - 1, low)})
+    blocks = batch.read("bronze.cardano_blocks")
     others = {
-        "unresolved": utxos.resolved.filter("address IS NULL").groupBy("_height").agg(number),
-        "twice": utxos.resolved.groupBy(*KEY).agg(F.max("_height").alias("_height"), number).filter("spent > 1").limit(1),
+        "unresolved": utxos.unknown.groupBy("_height").agg(number),
         "root": root.select("_height", F.col("utxo_root").alias("node"), F.col("utxo_count").cast("string").alias("error")),
+        "block": blocks.select("_height", F.col("hash").alias("node"), F.col("slot").cast("string").alias("error")),
     }
     for what, frame in others.items():
-        known = frame.withColumn("what", F.lit(what))
-        rows = rows.unionByName(known.select(*[F.col(n) if n in known.columns else F.lit(None).alias(n) for n in shape]))
+        rows = rows.unionByName(frame.withColumn("what", F.lit(what)), allowMissingColumns=True)
     found: dict[str, list[Row]] = {what: [] for what in ("before", "top", "error", *others)}
     for row in rows.collect():
         found[row["what"]].append(row)
@@ -166,11 +182,10 @@ def _told(batch: Batch, chain: str, folded: DataFrame, utxos: Utxos) -> dict[str
 
 
 def _refuse(chain: str, told: dict[str, list[Row]], settings: Settings) -> None:
-    """An output that is made twice, spent twice, or not known although all should be."""
+    """An output that is made twice, or not known although all should be."""
     errors = [(row["_height"], row["error"]) for row in told["error"]]
-    errors += [(row["_height"], f"block {row['_height']}: an output is spent twice") for row in told["twice"]]
     if settings.genesis_complete:
-        why = "outputs that are not known, and the genesis file should have all"
+        why = "outputs that are not known or spent already, and the genesis file should have all"
         errors += [(row["_height"], f"block {row['_height']} spends {row['spent']} {why}") for row in told["unresolved"]]
     refuse_first(chain, errors)
 
@@ -186,7 +201,7 @@ def _wanted(batch: Batch, chain: str, changes: DataFrame) -> DataFrame:
     lengths = F.sequence(F.lit(PART_DEPTH), F.lit(BUCKET_DEPTH))
     prefixes = F.transform(lengths, lambda length: F.col("bucket").substr(F.lit(1), length))
     tops = batch.spark.createDataFrame([(part,) for part in PARTS], "bucket string")
-    buckets = changes.select("bucket").distinct().select(F.explode(prefixes).alias("bucket")).unionByName(tops).distinct()
+    buckets = changes.select(F.explode(prefixes).alias("bucket")).unionByName(tops)
     return buckets.select(F.lit(chain).alias("_chain"), "bucket")
 
 
@@ -201,29 +216,27 @@ def _count_before(chain: str, low: int, said: list[Row], root: bytes | None) -> 
     return int(said[0]["error"]) if said else 0
 
 
-def _blocks(
-    found: dict[int, bytes | None], told: dict[str, list[Row]], count: int
-) -> Iterator[tuple[int, bytes | None, int, int, int, int]]:
+def _blocks(found: dict[int, bytes | None], told: dict[str, list[Row]], count: int) -> Iterator[ChainRoot]:
     created, spent, unknown = Counter[int](), Counter[int](), Counter[int]()
     for row in told["top"]:
         created[row["_height"]] += row["created"]
         spent[row["_height"]] += row["spent"]
     for row in told["unresolved"]:
         unknown[row["_height"]] += row["spent"]
+    blocks = {row["_height"]: (bytes(row["node"]), None if row["error"] is None else int(row["error"])) for row in told["block"]}
     for height, root in found.items():
         count += created[height] - spent[height]
-        yield height, root, count, created[height], spent[height], unknown[height]
+        yield ChainRoot(height, root, count, created[height], spent[height], unknown[height], *blocks[height])
 
 
 def roots_frame(batch: Batch, chain: str, tree: Tree) -> DataFrame:
     """Rows of silver.chain_roots."""
-    names = ("_height", "utxo_root", "utxo_count", "created", "spent", "unresolved")
-    types = (pa.int64(), pa.binary(), pa.int64(), pa.int32(), pa.int32(), pa.int32())
+    names = ("_height", *ChainRoot._fields[1:])
+    long, small, octets = pa.int64(), pa.int32(), pa.binary()
+    types = (long, octets, long, small, small, small, octets, long)
     columns = zip(*tree.blocks, strict=True)
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
-    frame = batch.spark.createDataFrame(pa.Table.from_arrays(arrays, list(names)))
-    blocks = batch.read("bronze.cardano_blocks").select("_height", F.col("hash").alias("block_hash"), "slot")
-    return frame.join(blocks, "_height").withColumn("_chain", F.lit(chain))
+    return batch.spark.createDataFrame(pa.Table.from_arrays(arrays, list(names))).withColumn("_chain", F.lit(chain))
 
 
 def refuse_first(chain: str, errors: list[tuple[int, str]]) -> None:

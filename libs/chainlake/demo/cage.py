@@ -92,7 +92,9 @@ def _live(world: World) -> None:
     for _ in range(rng.randint(0, 2)):
         world.pay()
     if len(world.tokens) < MOST_TOKENS and rng.random() < (0.6 if len(world.tokens) < 2 else 0.1):
-        world.boot()
+        world.boot(rng.choice((1, 1, 2)))
+    if len(world.tokens) < MOST_TOKENS and rng.random() < 0.04:
+        world.migrate(rng.choice((0, 3, 20)))
     for _ in range(rng.randint(0, 3) if world.tokens else 0):
         unknown = rng.random() < 0.03
         world.ask(rng.randbytes(32) if unknown else rng.choice(list(world.tokens)), count=rng.randint(1, 3))

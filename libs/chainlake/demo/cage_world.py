@@ -12,6 +12,7 @@ from chainlake.cage.datums import (
     BURNING,
     CONTRIBUTE,
     END,
+    MIGRATING,
     MINTING,
     MODIFY,
     REJECT,
@@ -22,7 +23,7 @@ from chainlake.cage.datums import (
     asset_name,
 )
 from chainlake.cage.transaction import TxIn
-from chainlake.demo.cage_cbor import Draft, Plutus, output
+from chainlake.demo.cage_cbor import Draft, Plutus, output, text
 from chainlake.demo.cardano import WALLETS, blake, wallet
 from chainlake.errors import BadInput
 from chainlake.merkle import mpf
@@ -79,17 +80,29 @@ class World:
         paid = left * self.rng.randint(2, 8) // 10
         self._seal(draft, [paid, left - paid])
 
-    def boot(self) -> bytes:
-        """A new token with an empty trie."""
+    def boot(self, count: int = 1) -> None:
+        """New tokens with empty tries, in one transaction."""
         draft, left = self._funded()
-        token = asset_name(draft.spent[0])
-        state = State(self._owner(), mpf.EMPTY, self.rng.randrange(1, 10**6), 600_000, 1_200_000)
-        plutus = self._plutus()
-        self._mint(draft, token, 1, plutus.constr(MINTING, plutus.constr(0, plutus.reference(0, draft.spent[0]))))
-        draft.outputs.append(output(CAGE.address, LOCKED, {POLICY: {token: 1}}, plutus.state(state)))
-        tx_id = self._seal(draft, [left], [Expected("boot", token)])
-        self.tokens[token] = Live(TxIn(tx_id, 0), state)
-        return token
+        for _ in range(count - 1):
+            more, also = self._funded()
+            draft.spent += more.spent
+            left += also
+        plutus, names = self._plutus(), [asset_name(place) for place in draft.spent]
+        draft.mints = {POLICY: dict.fromkeys(names, 1)}
+        draft.minting[POLICY] = plutus.constr(MINTING, plutus.constr(0, plutus.reference(0, draft.spent[0])))
+        self._born(draft, left, {name: Live(draft.spent[0], self._state()) for name in names})
+
+    def migrate(self, keys: int) -> None:
+        """A token comes from another cage, where it burns, with what its trie holds by then."""
+        draft, left = self._funded()
+        token, plutus = asset_name(draft.spent[0]), self._plutus()
+        values = {f"key {number}".encode(): b"from elsewhere" for number in range(keys)}
+        trie = mpf.Trie.of(values)
+        draft.mints = {OTHER_POLICY: {token: -1}, POLICY: {token: 1}}
+        origin = plutus.constr(0, text(OTHER_POLICY), plutus.constr(0, text(token)))
+        draft.minting = {OTHER_POLICY: plutus.constr(BURNING), POLICY: plutus.constr(MIGRATING, origin)}
+        state = self._state()._replace(root=trie.root())
+        self._born(draft, left, {token: Live(draft.spent[0], state, trie, values)})
 
     def ask(self, token: bytes, keys: int = 40, count: int = 1) -> None:
         """A transaction with requests for a token."""
@@ -244,6 +257,18 @@ class World:
             draft.told[place] = plutus.reference(CONTRIBUTE, live.place)
             self.requests.pop(place)
         draft.outputs.append(output(CAGE.address, LOCKED, {POLICY: {token: 1}}, plutus.state(live.state)))
+
+    def _state(self) -> State:
+        return State(self._owner(), mpf.EMPTY, self.rng.randrange(1, 10**6), 600_000, 1_200_000)
+
+    def _born(self, draft: Draft, left: int, tokens: dict[bytes, Live]) -> None:
+        """Put new tokens at the cage."""
+        for token, live in tokens.items():
+            draft.outputs.append(output(CAGE.address, LOCKED, {POLICY: {token: 1}}, self._plutus().state(live.state)))
+        tx_id = self._seal(draft, [left], [Expected("boot", token) for token in tokens])
+        for at, (token, live) in enumerate(tokens.items()):
+            live.place = TxIn(tx_id, at)
+            self.tokens[token] = live
 
     def _mint(self, draft: Draft, token: bytes, quantity: int, told: bytes) -> None:
         draft.mints = {POLICY: {token: quantity}}

@@ -2,7 +2,8 @@
 
 Hashes are taken over the bytes as received. From Shelley on, a block's hash is that of its header and its height is its
 block number. Byron headers are hashed with their kind in front (`[0, header]` an epoch boundary block, `[1, header]` a
-main block), and the height is the difficulty, which Shelley's block numbers continue.
+main block), and the height is the difficulty, which Shelley's block numbers continue. A Byron block names its epoch and the
+slot in it: epochs had 21,600 slots of 20 seconds; later slots have one second and count on from there.
 
 An epoch boundary block (EBB) has no height of its own and no transactions. It is not a block here: the block after it
 takes the EBB's parent as its own, so heights and links have no hole. Plans keep the two in one split.
@@ -25,6 +26,8 @@ WINDOW = 1 << 20
 EBB, BYRON, LAST_ERA = 0, 1, 7
 NULL = 0xF6
 MAX_PARTS = 64
+BYRON_EPOCH, BYRON_SECONDS = 21_600, 20
+MOST_SECONDS = 1 << 42
 
 Span = tuple[int, int]
 
@@ -38,9 +41,30 @@ class Boundary:
 
 
 @dataclass(frozen=True)
+class Clock:
+    """When slots are: the second of slot 0, and how many of the first slots were Byron's."""
+
+    start: int
+    byron_slots: int = 0
+
+    @staticmethod
+    def of(options: Mapping[str, str]) -> "Clock | None":
+        """None without the option `network_start`: the chain itself has slots only."""
+        return Clock(int(options["network_start"]), int(options.get("byron_slots", 0))) if "network_start" in options else None
+
+    def micros(self, era: int, slot: int) -> int:
+        """Microseconds since 1970."""
+        long = slot if era == BYRON else min(slot, self.byron_slots)
+        second = self.start + BYRON_SECONDS * long + slot - long
+        if second >= MOST_SECONDS:
+            raise BadInput(f"slot {slot} is at second {second}: correct the options network_start and byron_slots")
+        return second * 1_000_000
+
+
+@dataclass(frozen=True)
 class _Link:
     height: int
-    slot: int | None
+    slot: int
     hash: bytes
     parent_hash: bytes
     bodies: list[Span]
@@ -62,8 +86,8 @@ class CardanoFormat:
         return files.plan(paths, cursor, max_blocks, max_bytes, _bounds, lambda path: True)
 
     def read(self, split: Split, options: Mapping[str, str]) -> Iterator[RawBlock | BadBlock]:
-        """The blocks of a split. Times need the option `network_start`: the chain itself has slots only."""
-        start = int(options["network_start"]) if "network_start" in options else None
+        """The blocks of a split. Times need the option `network_start`."""
+        clock = Clock.of(options)
         position, taken, boundary = split.start, 0, None
         try:
             for raw in items(split.source, split.start):
@@ -72,7 +96,7 @@ class CardanoFormat:
                 if era_of(raw) == EBB:
                     boundary = _boundary(raw)
                 else:
-                    yield parse_block(raw, split.source, position, boundary, start)
+                    yield parse_block(raw, split.source, position, boundary, clock)
                     boundary, taken = None, taken + 1
                 position += len(raw)
             if boundary is not None:
@@ -144,13 +168,13 @@ def era_of(raw: bytes) -> int:
     return era
 
 
-def parse_block(raw: bytes, source: str, position: int, boundary: Boundary | None, start: int | None) -> RawBlock:
-    """The block of one item. `boundary` is the EBB before it, `start` the unix second of slot 0."""
+def parse_block(raw: bytes, source: str, position: int, boundary: Boundary | None, clock: Clock | None) -> RawBlock:
+    """The block of one item. `boundary` is the EBB before it."""
     era = era_of(raw)
     header, bodies, *_ = _parts(raw, head(raw, 0)[2] + 1, 2, "block")
     link = _byron(raw, header, bodies) if era == BYRON else _shelley(raw, header, bodies)
     parent = boundary.parent_hash if boundary and boundary.hash == link.parent_hash else link.parent_hash
-    micros = None if start is None or link.slot is None else (start + link.slot) * 1_000_000
+    micros = None if clock is None else clock.micros(era, link.slot)
     transactions = tuple(
         RawTransaction(index, blake(raw[first:end]), raw[first:end]) for index, (first, end) in enumerate(link.bodies)
     )
@@ -179,11 +203,21 @@ def _byron(raw: bytes, header: Span, body: Span) -> _Link:
     pairs = children(raw, _parts(raw, body[0], 1, "Byron body")[0][0], MAX_TRANSACTIONS)
     return _Link(
         height=_bounded(raw, difficulty, 63, "the difficulty"),
-        slot=None,
+        slot=byron_slot(raw, header),
         hash=blake(b"\x82\x01" + raw[header[0] : header[1]]),
         parent_hash=hash32(raw, parent[0], "the parent hash"),
         bodies=[_parts(raw, first, 1, "Byron transaction")[0] for first, _ in pairs],
     )
+
+
+def byron_slot(raw: bytes, header: Span) -> int:
+    """The slot of a Byron block, counted from the first: its header says `[epoch, slot in it]`."""
+    consensus = _parts(raw, header[0], 4, "Byron header")[3]
+    epoch, slot, *_ = _parts(raw, _parts(raw, consensus[0], 1, "Byron consensus data")[0][0], 2, "Byron slot")
+    within = unsigned(raw, slot[0], "the slot")
+    if within >= BYRON_EPOCH:
+        raise BadInput(f"the slot in the epoch is {within}: Byron epochs have {BYRON_EPOCH}")
+    return BYRON_EPOCH * _bounded(raw, epoch, 27, "the epoch") + within
 
 
 def _boundary(raw: bytes) -> Boundary:

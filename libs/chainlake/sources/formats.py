@@ -80,6 +80,7 @@ OPTIONS: dict[str, dict[str, str]] = {
         "genesis": "file of the UTxO set before the first block, JSON lines {txin, txout}",
         "genesis_complete": "true: spending an output that is not known is an error",
         "network_start": "unix second of slot 0, to give blocks a time",
+        "byron_slots": "how many of the first slots were Byron's, of 20 seconds (default 0; mainnet 4492800, preprod 86400)",
         "window": "how many blocks may be rolled back (default 2160)",
     },
     "raft": {"unified_meta": "true (default): one Meta log; false: the three logs of before"},
@@ -100,7 +101,18 @@ _CHOICES = {
     "genesis_complete": ("true", "false"),
     "unified_meta": ("true", "false"),
 }
-_NUMBERS = ("window", "mask", "network_start", "page_size", "rate", "max_gap_commit", "timeout", "chain_id", "retries")
+_NUMBERS = (
+    "window",
+    "mask",
+    "network_start",
+    "byron_slots",
+    "page_size",
+    "rate",
+    "max_gap_commit",
+    "timeout",
+    "chain_id",
+    "retries",
+)
 _COUNTS = ("batch", "max_response")
 _NAMED = ("comet",)
 """Kinds whose chain id is a name."""

@@ -1,6 +1,7 @@
 """The chain one transaction after the other, in memory: what every table of the cage has to agree with.
 
-It keeps whole sets and computes roots from them by definition, each time. Slow and plain on purpose.
+It keeps whole sets and computes roots from them by definition, each time, with none of the code of the trees. Slow and plain on
+purpose. (Which events a transaction carries it asks `rules`; the demo chains say so themselves, see `test_cage_rules`.)
 """
 
 import copy
@@ -9,9 +10,11 @@ from dataclasses import dataclass, field
 
 from chainlake.cage.datums import Cage, Request, State
 from chainlake.cage.rules import BOOT, BURN, REJECTED, UPDATE, Event, Spent, events_of, request_in
-from chainlake.cage.transaction import SPEND, Tx, TxIn, TxOut
+from chainlake.cage.transaction import MINT, SPEND, Tx, TxIn, TxOut
 from chainlake.errors import BrokenPromise
-from chainlake.merkle import csmt, mpf
+from tests.unit.merkle_by_definition import csmt_root, mpf_root, txin
+
+EMPTY = bytes(32)
 
 
 @dataclass(frozen=True)
@@ -54,14 +57,14 @@ class Replay:
             for place, output in tx.creates():
                 self._create(height, place, output)
             if self.cage is not None and tx.is_valid:
-                for event in events_of(self.cage, spent_of(tx, before), tx.creates(), tx.mints):
+                for event in events_of(self.cage, spent_of(tx, before), tx.creates(), tx.mints, minting_of(tx, self.cage)):
                     self._happen(height, event)
                     found.append((at, event))
         return found
 
     def utxo_root(self) -> bytes | None:
         """The root of the UTxO set."""
-        return csmt.root({csmt.txin_key(*place): output.raw for place, output in self.utxos.items()})
+        return csmt_root({txin(*place): output.raw for place, output in self.utxos.items()})
 
     def copy(self) -> "Replay":
         """As it is now, to compare with later."""
@@ -86,12 +89,12 @@ class Replay:
         if event.kind == BOOT and event.state is not None:
             if token in self.tokens:
                 raise BrokenPromise(f"block {height}: token {token.hex()} boots again", height)
-            self.tokens[token] = Token(event.state, height, height)
+            self.tokens[token] = Token(event.state, height, height, event.was is None or event.was.root == EMPTY)
             self.facts[token] = {}
             self._check(height, token)
         elif event.kind in (UPDATE, REJECTED) and event.state is not None and event.was is not None:
             known = self.tokens.get(token)
-            tracked = known.tracked if known else event.was.root == mpf.EMPTY
+            tracked = known.tracked if known else event.was.root == EMPTY
             self.tokens[token] = Token(event.state, known.created_height if known else None, height, tracked)
             facts = self.facts.setdefault(token, {})
             for _, request in event.requests if tracked and event.kind == UPDATE else ():
@@ -107,7 +110,7 @@ class Replay:
 
     def _check(self, height: int, token: bytes) -> None:
         kept = self.tokens[token]
-        if kept.tracked and mpf.root(self.facts[token]) != kept.state.root:
+        if kept.tracked and mpf_root(self.facts[token]) != kept.state.root:
             raise BrokenPromise(f"block {height}: the trie of {token.hex()} has another root than its datum", height)
 
 
@@ -115,3 +118,10 @@ def spent_of(tx: Tx, before: Mapping[TxIn, TxOut]) -> list[Spent]:
     """The inputs that are known, in sorted order, each with its redeemer."""
     told = {redeemer.place: redeemer.data for redeemer in tx.redeemers if redeemer.tag == SPEND}
     return [Spent(place, before[place], told.get(at)) for at, place in enumerate(sorted(set(tx.inputs))) if place in before]
+
+
+def minting_of(tx: Tx, cage: Cage) -> bytes | None:
+    """What the cage's policy is told: its redeemer counts the policies in their order."""
+    policies = sorted({mint.policy for mint in tx.mints})
+    told = {redeemer.place: redeemer.data for redeemer in tx.redeemers if redeemer.tag == MINT}
+    return told.get(policies.index(cage.policy)) if cage.policy in policies else None
