@@ -48,6 +48,7 @@ def refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str
 
 
 ROLLBACK = ["rollback", "raw.logs", "c"]
+COMET = ["ingest", "c", "--kind", "comet", "--from", ".", "--option"]
 
 
 @pytest.mark.parametrize(
@@ -97,6 +98,26 @@ ROLLBACK = ["rollback", "raw.logs", "c"]
         (["sql", "DROP TABLE raw.blocks"], "lake sql only reads: DROP is refused"),
         (["sql", " ; "], "lake sql only reads: an empty text is refused"),
         (["gc", "--retention-days", "-1"], "retention must not be negative"),
+        (["run", ""], "there is no job ''"),
+        (["run", "logs", "--param", "chain=nobody"], "unknown chain 'nobody': there are none yet, see lake ingest"),
+        (["run", "backfill", "--param", "stage=raw.weather"], "unknown stage 'raw.weather'"),
+        (["ingest", "c", "--kind", "evm", "--from", " "], "--from is empty: give the file or directory"),
+        ([*COMET, "registry=missing.jsonl"], "option registry: there is no file 'missing.jsonl'"),
+        ([*COMET, "registry="], "option registry: there is no file ''"),
+        (
+            ["ingest", "c", "--kind", "cardano", "--from", ".", "--option", "cage_policy=zz"],
+            "a policy id of 56 hex digits is expected",
+        ),
+        (
+            ["snapshot", "import", "x", "--chain", "c", "--from", ".", "--option", "results=none"],
+            "option results: there is no file",
+        ),
+        (["bench", "kernel", "--size", "5"], "--size 5: give a number from 1000, less measures nothing"),
+        (["bench", "kernel", "--size", "9" * 30], "to 10000000000"),
+        (["bench", "kernel", "--json", "."], ". cannot be written (Is a directory): choose another file for --json"),
+        (["events", "add", "nonsense("], "expected a type in a signature"),
+        (["replica", "propose", "shop", "no json"], "'no json' is not JSON: a command is a JSON object with a type"),
+        (["replica", "propose", "shop", "[]"], "'[]' is no command"),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2_before_spark_starts(

@@ -1,9 +1,21 @@
 """Kinds of chains, their options, and how far they can be rolled back."""
 
+from pathlib import Path
+
 import pytest
 
 from chainlake.errors import BadInput
-from chainlake.sources.formats import DOMAIN_OF, FORMATS, OPTIONS, check_options, format_of, rollback_window
+from chainlake.sources.formats import DOMAIN_OF, FORMATS, OPTIONS, check_files, check_options, format_of, placed, rollback_window
+
+
+def test_files_of_options_are_remembered_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A notebook runs in a directory of its own, where a name alone would be looked for in vain."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nodes.jsonl").touch()
+    check_files({"registry": "nodes.jsonl", "app_hash": "tree"})
+    assert placed({"registry": "nodes.jsonl", "app_hash": "tree"}) == {"registry": f"{tmp_path}/nodes.jsonl", "app_hash": "tree"}
+    with pytest.raises(BadInput, match="option streams: there is no file 'ids'"):
+        check_files({"streams": "ids"})
 
 
 def test_every_kind_has_a_format_a_domain_and_options() -> None:
@@ -33,7 +45,7 @@ def test_wrong_options_say_what_is_right(kind: str, options: dict[str, str], mes
 
 
 def test_known_options_are_accepted() -> None:
-    check_options("cardano", {"window": "2160", "network": "mainnet", "cage_policy": "ab"})
+    check_options("cardano", {"window": "2160", "network": "mainnet", "cage_policy": "ab" * 28})
     check_options("river", {"streams": "file", "page_size": "200"})
 
 

@@ -81,7 +81,7 @@ def check_writable(path: Path) -> None:
     """Find out before an hour of work, not after."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+        path.open("ab").close()
     except OSError as error:
         raise BadInput(f"{path} cannot be written ({error.strerror}): choose another file for --json") from None
 

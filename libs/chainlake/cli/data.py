@@ -211,11 +211,14 @@ def _serve_demo(given: argparse.Namespace, directory: Path) -> int:
 def _ingest(given: argparse.Namespace) -> int:
     from chainlake.lake import open_lake
     from chainlake.lake.chains import check_name
-    from chainlake.sources.formats import check_options, format_of, network_of
+    from chainlake.sources.formats import check_files, check_options, format_of, network_of
 
+    if not given.source.strip():
+        raise BadInput("--from is empty: give the file or directory of the chain's blocks, or a node")
     options = parse_options(given.option)
     check_name(given.chain)
     check_options(given.kind, options)
+    check_files(options)
     network_of(given.kind, format_of(given.kind).expand(given.source), {"retries": "2", **options})
     lake = open_lake(given.home)
     done = lake.ingest(given.chain, given.kind, given.source, options)
@@ -283,6 +286,9 @@ def _audit(given: argparse.Namespace) -> int:
     rows = [dict(zip(found.columns, line, strict=True)) for line in found.astype(object).where(found.notna(), None).values]
     if given.json:
         emit_json(rows)
+        return 0
+    if not rows:
+        emit(f"{stage} had committed nothing of {given.chain} then")
         return 0
     heads = ["seq", "kind", "from", "to", "visible_to", "epoch", "committed_at", "rows", "why"]
     emit(table(heads, [[row[name] for name in heads] for row in rows]))

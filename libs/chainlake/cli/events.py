@@ -30,6 +30,10 @@ def _events(given: argparse.Namespace) -> int:
         )
     from chainlake.lake import open_lake
     from chainlake.logs import registry
+    from chainlake.logs.abi import parse_event
+
+    if given.declaration is not None:
+        parse_event(given.declaration, contract)
 
     lake = open_lake()
     if given.action == "list":

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from chainlake.cli.data import SIZE_HELP, parse_options
+from chainlake.cli.data import SIZE_HELP, known_stage, parse_options
 from chainlake.cli.show import emit, emit_json, seconds, table
 from chainlake.errors import BadInput, CheckFailed
+
+MOST_MEASURED = 10**10
 
 if TYPE_CHECKING:
     from chainlake.demo.write import DemoChain
@@ -59,7 +61,7 @@ def run_jobs(home: Path, name: str | None, params: dict[str, str], out: TextIO |
 
     bundle = load_bundle()
     results = []
-    for job in [bundle.job(name)] if name else bundle.pipeline():
+    for job in bundle.pipeline() if name is None else [bundle.job(name)]:
 
         def tell(event: TaskEvent, job_name: str = job.name) -> None:
             took = f" {seconds(event.seconds)}" if event.seconds else ""
@@ -74,6 +76,7 @@ def _run(given: argparse.Namespace) -> int:
     from chainlake.lake.home import find_home
 
     params = parse_options(given.param, "--param")
+    _check_names(given, params)
     results = run_jobs(find_home(given.home).path, given.job, params, sys.stderr if given.json else None)
     if given.json:
         emit_json([_told(result) for result in results])
@@ -83,6 +86,19 @@ def _run(given: argparse.Namespace) -> int:
     if failed:
         raise CheckFailed(f"{len(failed)} jobs failed")
     return 0
+
+
+def _check_names(given: argparse.Namespace, params: dict[str, str]) -> None:
+    """A stage or chain that is not there is told at once, not by a notebook some time later."""
+    from chainlake.lake.records import open_records
+
+    if params.get("stage"):
+        known_stage(params["stage"])
+    if params.get("chain"):
+        records = open_records(given.home)
+        known = sorted(records.chains.all()) if records else []
+        if params["chain"] not in known:
+            raise BadInput(f"unknown chain {params['chain']!r}: there are {', '.join(known) or 'none yet, see lake ingest'}")
 
 
 def _told(result: "JobResult") -> dict[str, object]:
@@ -156,7 +172,7 @@ def _bench(given: argparse.Namespace) -> int:
 
     if given.name not in BENCHMARKS:
         raise BadInput(f"unknown benchmark {given.name!r}: there are {', '.join(BENCHMARKS)}")
-    if given.size is not None and given.size < 1000:
-        raise BadInput(f"--size {given.size} is too small to measure anything: give 1000 or more")
+    if given.size is not None and not 1000 <= given.size <= MOST_MEASURED:
+        raise BadInput(f"--size {given.size}: give a number from 1000, less measures nothing, to {MOST_MEASURED}")
     run_benchmark(given.name, quick=given.quick, home=given.home, json_file=given.json, size=given.size)
     return 0

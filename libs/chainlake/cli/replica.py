@@ -166,15 +166,24 @@ def _start(given: argparse.Namespace) -> int:
 
 
 def _propose(given: argparse.Namespace) -> int:
-    from chainlake.sources.json_text import parse
-
-    commands = [parse(text) for text in given.commands]
-    if not all(isinstance(command, dict) for command in commands):
-        raise BadInput("a command is a JSON object with a type: see lake replica --help")
+    commands = [_command(text) for text in given.commands]
     for entry in _cluster(given).propose(commands, given.group, given.new_term):
         stamp = f", needs Meta {entry.required}" if entry.required else ""
         emit(f"{entry.command['type']} is {entry.group} {entry.log_index} of term {entry.log_term}{stamp}")
     return 0
+
+
+def _command(text: str) -> dict[str, Any]:
+    from chainlake.sources.json_text import parse
+
+    rule = "a command is a JSON object with a type, see lake replica --help"
+    try:
+        command = parse(text)
+    except BadInput:
+        raise BadInput(f"{text[:60]!r} is not JSON: {rule}") from None
+    if not isinstance(command, dict):
+        raise BadInput(f"{text[:60]!r} is no command: {rule}")
+    return command
 
 
 def _deliver(given: argparse.Namespace) -> int:

@@ -71,11 +71,12 @@ def _import(given: argparse.Namespace) -> int:
     from chainlake.lake.progress import Progress
     from chainlake.shards.importing import import_snapshot
     from chainlake.shards.snapshot import read
-    from chainlake.sources.formats import check_options, format_of
+    from chainlake.sources.formats import check_files, check_options, format_of
 
     options = parse_options(given.option)
     check_name(given.chain)
     check_options("comet", options)
+    check_files(options)
     format_of("comet").expand(given.source)
     root = None if given.root is None else from_hex(given.root, "--root")
     digest = None if given.hash is None else from_hex(given.hash, "--hash")

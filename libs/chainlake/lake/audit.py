@@ -27,7 +27,8 @@ def audit(lake: "Records", stage: str, chain: str, height: int | None = None, at
     history = history.as_of_time(at) if at else history
     top = max((c.height for c in history.commits), default=-1)
     if height is not None and not (history.first_height() or 0) < height <= top:
-        raise BadInput(f"{stage} {chain} never had height {height}: its blocks are up to {top}")
+        held = f"its blocks are up to {top}" if history.commits else "it had none at that time"
+        raise BadInput(f"{stage} {chain} never had height {height}: {held}")
     return pd.DataFrame(_lines(history, height), columns=COLUMNS).astype({"visible_to": "Int64"})
 
 

@@ -27,7 +27,7 @@ from chainlake.lake.session import get_spark, is_local
 from chainlake.lake.stage import Stage
 from chainlake.lake.visibility import Commit
 from chainlake.paths import tables_dir
-from chainlake.sources.formats import DOMAIN_OF, check_options, format_of, network_of
+from chainlake.sources.formats import DOMAIN_OF, check_options, format_of, network_of, placed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -102,7 +102,7 @@ class Lake(Records):
         """Follow a chain: remember where its blocks come from. A node that does not answer is not remembered."""
         known = self.chains.all().get(name)
         kept = {"chain_id": known.options["chain_id"]} if known and "chain_id" in known.options else {}
-        given = {**kept, **(options or {})}
+        given = {**kept, **placed(options or {})}
         check_options(kind, given)
         told = network_of(kind, format_of(kind).expand(source), given)
         if told is not None:

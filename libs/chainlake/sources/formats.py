@@ -1,5 +1,6 @@
 """The kinds of chains: the format of each, the domain that takes it on, and the options that it knows."""
 
+import os
 import re
 from collections.abc import Mapping
 from typing import Protocol
@@ -94,6 +95,7 @@ OPTIONS: dict[str, dict[str, str]] = {
     },
 }
 
+FILE_OPTIONS = ("registry", "results", "genesis", "streams")
 _CHOICES = {
     "finalized": ("true", "false"),
     "app_hash": ("tree", "placeholder"),
@@ -119,6 +121,7 @@ _NAMED = ("comet",)
 _SHAPES = {
     "finality": ("finalized|safe|latest:[0-9]{1,9}", "finalized, safe or latest:N"),
     "from_block": ("[0-9]{1,18}|finalized-[0-9]{1,18}", "a block number or finalized-N"),
+    "cage_policy": ("(0x)?[0-9a-fA-F]{56}", "a policy id of 56 hex digits"),
     "header_env": ("[A-Za-z_][A-Za-z0-9_]*", "the name of an environment variable"),
 }
 
@@ -148,6 +151,18 @@ def check_options(kind: str, options: Mapping[str, str]) -> None:
             raise BadInput(f"option {name} is {value!r}: a whole number of 1 or more is expected")
         if name in _SHAPES and not re.fullmatch(_SHAPES[name][0], value):
             raise BadInput(f"option {name} is {value!r}: {_SHAPES[name][1]} is expected")
+
+
+def placed(options: Mapping[str, str]) -> dict[str, str]:
+    """The options as they are remembered: files by their whole path, since notebooks run in directories of their own."""
+    return {name: os.path.abspath(value) if name in FILE_OPTIONS and value else value for name, value in options.items()}
+
+
+def check_files(options: Mapping[str, str]) -> None:
+    """Refuses options that name a file which is not there. Better now than when a later stage wants to read it."""
+    for name, value in options.items():
+        if name in FILE_OPTIONS and not os.path.isfile(value):
+            raise BadInput(f"option {name}: there is no file {value!r}")
 
 
 def rollback_window(kind: str, options: Mapping[str, str]) -> int:
