@@ -5,6 +5,7 @@ It speaks the Connect protocol of river's stream service. What it does is steere
 """
 
 import json
+import sys
 import threading
 import time
 from collections import Counter
@@ -52,6 +53,11 @@ class RiverServer(ThreadingHTTPServer):
     def stop(self) -> None:
         self.shutdown()
         self.server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that hangs up in the middle is nobody's failure."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def control(self, what: str, given: dict[str, Any]) -> Any:
         """Do what a control request asks for."""
