@@ -9,6 +9,7 @@ from chainlake.logs.hex_columns import Bytes, fixed
 
 BITS = 2048
 MOST_KNOWN = 1 << 20
+UNKNOWN = -1
 Ints = npt.NDArray[np.int64]
 
 
@@ -25,16 +26,17 @@ class BloomBits:
         encoded = fixed(values).dictionary_encode()
         distinct: list[bytes] = encoded.dictionary.to_pylist()
         known = self._known
-        fresh = [value for value in distinct if value not in known]
-        if len(known) + len(fresh) > MOST_KNOWN:
+        if len(known) + len(distinct) > MOST_KNOWN:
             known.clear()
-            fresh = distinct
-        if fresh:
+        bits = np.array([known.get(value, UNKNOWN) for value in distinct], np.int64)
+        missing = np.flatnonzero(bits == UNKNOWN)
+        if len(missing):
+            fresh = [distinct[place] for place in missing.tolist()]
             keccak = sha3.keccak_256
             digests = b"".join([keccak(value).digest() for value in fresh])
             pairs = np.frombuffer(digests, ">u2").reshape(len(fresh), 16)[:, :3].astype(np.int64) & (BITS - 1)
-            known.update(zip(fresh, (pairs[:, 0] << 22 | pairs[:, 1] << 11 | pairs[:, 2]).tolist(), strict=True))
-        bits = np.array([known[value] for value in distinct], np.int64)
+            bits[missing] = pairs[:, 0] << 22 | pairs[:, 1] << 11 | pairs[:, 2]
+            known.update(zip(fresh, bits[missing].tolist(), strict=True))
         return np.asarray(bits[np.asarray(encoded.indices)], np.int64)
 
 

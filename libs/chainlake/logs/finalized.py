@@ -177,13 +177,14 @@ def _append(lake: "Lake", chain: str, line: bytes) -> None:
 def _end_of_head(lake: "Lake", chain: str, path: Path, file: IO[bytes]) -> int:
     """Where the line of the head ends; where the last whole line does if the head was read from another source."""
     head = lake.ledger.read(["raw.logs"]).of("raw.logs", chain).head()
-    height = -1 if head is None else head.height
-    rows = lake.table("raw.blocks", chain=chain).filter(f"height = {height}").select("source", "position").collect()
+    if head is None:
+        return 0
+    rows = lake.table("raw.blocks", chain=chain).filter(f"height = {head.height}").select("source", "position").collect()
     if rows and rows[0][0] == os.path.abspath(path):
         file.seek(rows[0][1])
         file.readline()
         return file.tell()
-    return file.seek(0) + file.read().rfind(b"\n") + 1 if rows else 0
+    return file.read().rfind(b"\n") + 1 if rows else 0
 
 
 def _file(lake: "Lake", chain: str) -> Path:
