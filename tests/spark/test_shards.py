@@ -234,11 +234,12 @@ def test_a_snapshot_begins_another_chain_that_comes_to_the_same(
     rest.write_text("\n".join(source.lines[5:]) + "\n", encoding="utf-8")
     options = ["--from", str(rest), "--option", f"registry={source.options['registry']}"]
     good = file.read_bytes()
-    for bad in (good[:-3], good[:-1] + bytes([good[-1] ^ 1]), b"nothing"):
+    for bad in (good[:-3], good[:-1] + bytes([good[-1] ^ 1]), good.replace(b'"log"', b'"lag"', 1), b"nothing"):
         file.write_bytes(bad)
         assert main(["snapshot", "import", str(file), "--chain", f"{chain}-new", *options, *at]) in (1, 2)
     file.write_bytes(good)
-    assert main(["snapshot", "import", str(file), "--chain", f"{chain}-new", "--root", "0x" + "11" * 32, *options, *at]) == 1
+    for trusted in ("--root", "--hash"):
+        assert main(["snapshot", "import", str(file), "--chain", f"{chain}-new", trusted, "0x" + "11" * 32, *options, *at]) == 1
     assert main(["snapshot", "import", str(file), "--chain", f"{chain}-new", *options, *at]) == 0
     assert main(["snapshot", "import", str(file), "--chain", chain, *options, *at]) == 2
     reader = ShardReader(home.path, f"{chain}-new", prefix=full_lake.namespace.prefix)

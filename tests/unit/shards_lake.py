@@ -41,15 +41,17 @@ class ShardTables:
     """The tables of one chain as dictionaries, moved on by the functions that Spark calls."""
 
     def __init__(self) -> None:
-        self.streams: dict[bytes, Row] = {}
+        self.nodes: list[Row] = []
         self.tree: dict[str, Row] = {}
         self.before = roots.Before("tree")
         self.images: list[Row] = []
         self.results: list[Row] = []
+        self.events: list[Row] = []
         self.roots: list[Row] = []
         self.problems: list[str] = []
 
-    def advance(self, blocks: dict[int, tuple[list[bytes], bytes | None]], rng: random.Random) -> list[Row]:
+    def incoming(self, blocks: dict[int, tuple[list[bytes], bytes | None]]) -> list[Row]:
+        """What `fold_parts` gets: operations, all versions of all streams, and all versions of all tree rows."""
         operations = []
         for height, (sent, _) in blocks.items():
             rows = {"_chain": ["c"] * len(sent), "_height": [height] * len(sent), "tx_index": range(len(sent)), "hash": sent}
@@ -58,20 +60,24 @@ class ShardTables:
                 for item, one in enumerate(tx["operations"]):
                     one["addresses"] = one.pop("nodes")
                     operations.append({**tx, **one, "kind": parts.OPERATION, "item": item})
-        incoming = [
+        found = [
             *operations,
-            *({**row, "kind": parts.STATE} for row in self.streams.values()),
-            *({**row, "kind": parts.NODE} for row in self.tree.values() if len(row["prefix"]) >= 2),
+            *({**row, "kind": parts.STATE} for row in self.images),
+            *({**row, "kind": parts.NODE} for row in self.nodes),
         ]
-        for row in incoming:
+        for row in found:
             row["part"] = row["prefix"][:2] if row["kind"] == parts.NODE else path_digits(row["stream_id"])[:2]
+        return [{parts.SHARED[row["kind"]].get(name, name): value for name, value in row.items()} for row in found]
+
+    def advance(self, blocks: dict[int, tuple[list[bytes], bytes | None]], rng: random.Random) -> list[Row]:
+        incoming = self.incoming(blocks)
         rng.shuffle(incoming)
         sorted_rows = table(incoming, parts.INPUT, parts.PART, TYPES)
-        folded = [row for one in parts.fold_parts(cut(sorted_rows, rng), {"c": REGISTRY}) for row in one.to_pylist()]
-        tops = [row for row in folded if row["kind"] == "node" and len(row["prefix"]) == 2]
+        packed = [row for one in parts.fold_parts(cut(sorted_rows, rng), {"c": REGISTRY}) for row in one.to_pylist()]
+        folded = [{**row, "kind": kind} for one in packed for kind, rows in one.items() for row in rows]
+        tops = [row for row in folded if row["kind"] == "tops"]
         incoming = [
-            *({**row, "kind": roots.STORED} for row in self.tree.values() if len(row["prefix"]) <= 2),
-            *({**row, "kind": roots.TOP} for row in tops),
+            *({**row, "kind": roots.STORED if row["deepest"] is None else roots.TOP} for row in tops),
             *({"kind": roots.BLOCK, "_chain": "c", "_height": h, "app_hash": claimed} for h, (_, claimed) in blocks.items()),
         ]
         sorted_rows = table(incoming, roots.INPUT, roots.SORTED_BY, {"app_hash": pa.binary(), **TYPES})
@@ -79,23 +85,26 @@ class ShardTables:
         return self.take(folded, made)
 
     def take(self, folded: list[Row], made: list[Row]) -> list[Row]:
-        for row in sorted((row for row in [*folded, *made] if row["kind"] == "node"), key=lambda row: row["_height"]):
+        changed = [row for row in folded if row["kind"] == "tree" or (row["kind"] == "tops" and row["deepest"] is not None)]
+        nodes = [{**row, "kind": "node"} for row in (*changed, *(row for row in made if row["kind"] == "node"))]
+        self.nodes += nodes
+        for row in sorted(nodes, key=lambda row: row["_height"]):
             self.tree[row["prefix"]] = row
-        self.images += [row for row in folded if row["kind"] == "image"]
-        self.streams.update({row["stream_id"]: row for row in sorted(self.images, key=lambda row: row["_height"])})
-        self.results += [row for row in folded if row["kind"] == "result"]
+        self.images += [row for row in folded if row["kind"] == "images"]
+        self.results += [row for row in folded if row["kind"] == "results"]
+        self.events += [row for row in folded if row["kind"] == "events"]
         self.roots += [row for row in made if row["kind"] == "root"]
         self.problems += [row["problem"] for row in made if row["kind"] == "problem"]
         last = self.roots[-1]
         self.before = roots.Before("tree", *(last[name] for name in roots.Before._fields[1:]))
-        return [*folded, *made]
+        return [*(row for row in folded if row["kind"] == "images"), *nodes, *(row for row in made if row["kind"] != "node")]
 
 
 STATE = pa.schema([*KERNEL, ("_deleted", pa.bool_())])
 TABLES = {
     "silver_streams": (
         STATE,
-        "image",
+        "images",
         ("stream_id", "last_miniblock_hash", "last_miniblock_num", "nodes", "replication_factor", "sealed"),
         ("created_height", "updated_height"),
     ),
@@ -130,10 +139,10 @@ class ShardsLake:
         commit = 1000 + self._seq
         for table, (kernel, kind, *columns) in TABLES.items():
             names = [name for some in columns for name in some]
-            fields = [field for field in (*parts.OUTPUT, *roots.OUTPUT) if field.name in names]
+            fields = [field for field in (*parts.IMAGE, *parts.TREE_ROW, *roots.OUTPUT) if field.name in names]
             schema = pa.schema([*kernel, *{field.name: field for field in fields}.values()])
             own = [{**row, "_commit": commit, "_deleted": False} for row in rows if row["kind"] == kind]
-            order = "stream_id" if kind == "image" else "prefix" if kind == "node" else "_height"
+            order = "stream_id" if kind == "images" else "prefix" if kind == "node" else "_height"
             self._write(f"store/{table}", sorted(own, key=lambda row: row[order]), schema)
         new = [one for one in REGISTRY.records if low < max(one.from_height, 1) <= high]
         nodes = [{**vars(one), "_height": max(one.from_height, 1)} for one in new]

@@ -4,8 +4,8 @@ import asyncio
 import json
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -178,53 +178,62 @@ def test_when_all_threads_and_the_queue_are_full_callers_are_told_at_once() -> N
     assert caller.gateway.pool.pending == 0
 
 
-def test_clients_take_turns_and_one_never_has_all_threads_or_all_room() -> None:
-    pool = WorkPool(2, 4)
-    began: list[str] = []
-    gates: defaultdict[str, threading.Event] = defaultdict(threading.Event)
+@dataclass
+class Crowd:
+    """Clients of a pool. Their work waits until all of it may go."""
 
-    async def ask(client: str, number: int) -> str:
+    pool: WorkPool
+    began: list[str] = field(default_factory=list)
+    go: threading.Event = field(default_factory=threading.Event)
+
+    async def ask(self, client: str, number: int) -> str:
         CLIENT.set(client)
         name = f"{client}{number}"
 
         def work() -> str:
-            began.append(name)
-            gates[name].wait(10)
+            self.began.append(name)
+            self.go.wait(10)
             return name
 
         try:
-            return await pool.run(work, 10)
+            return await self.pool.run(work, 10)
         except RpcError as refused:
             return f"{name} {refused.message}"
 
-    async def has_begun(*names: str) -> None:
-        for _ in range(500):
-            if len(began) >= len(names):
-                break
-            await asyncio.sleep(0.01)
-        assert began == list(names)
-
-    async def all_of_them() -> list[str]:
-        greedy = [asyncio.create_task(ask("greedy", number)) for number in range(6)]
-        await has_begun("greedy0")
+    async def come(self, client: str, count: int) -> "list[asyncio.Task[str]]":
+        tasks = [asyncio.create_task(self.ask(client, number)) for number in range(count)]
         await asyncio.sleep(0.1)
-        await has_begun("greedy0")  # and no other: one thread is kept for others
-        other = [asyncio.create_task(ask("other", number)) for number in range(3)]
-        turns = ["greedy0", "other0", "greedy1", "other1", "greedy2", "other2"]
-        await has_begun(*turns[:2])
-        assert pool.pending == 6
-        for number, name in enumerate(turns[:4]):
-            gates[name].set()
-            await has_begun(*turns[: number + 3])
-        for name in turns[4:]:
-            gates[name].set()
+        return tasks
+
+
+def test_one_client_never_has_all_threads_or_all_room() -> None:
+    crowd = Crowd(WorkPool(2, 4))
+
+    async def run() -> list[str]:
+        greedy = await crowd.come("greedy", 6)
+        assert crowd.began == ["greedy0"], "one thread is kept for others"
+        other = await crowd.come("other", 3)
+        assert crowd.began == ["greedy0", "other0"] and crowd.pool.pending == 6
+        crowd.go.set()
         return await asyncio.gather(*greedy, *other)
 
-    answers = asyncio.run(all_of_them())
-    busy = [answer.split()[0] for answer in answers if "busy" in answer]
+    busy = [answer.split()[0] for answer in asyncio.run(run()) if "busy" in answer]
     assert busy == ["greedy3", "greedy4", "greedy5"], "the newest of who has most make room"
-    assert pool.refused == 3 and pool.pending == 0
-    pool.close()
+    assert crowd.pool.refused == 3 and crowd.pool.pending == 0
+    crowd.pool.close()
+
+
+def test_clients_take_turns() -> None:
+    crowd = Crowd(WorkPool(1, 10))
+
+    async def run() -> None:
+        tasks = [*await crowd.come("a", 4), *await crowd.come("b", 2), *await crowd.come("c", 1)]
+        crowd.go.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+    assert crowd.began == ["a0", "a1", "b0", "c0", "a2", "b1", "a3"]
+    crowd.pool.close()
 
 
 def test_a_large_body_is_parsed_beside_the_event_loop(caller: Caller) -> None:

@@ -2,11 +2,14 @@
 
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainlake.errors import BrokenPromise
+from chainlake.shards import parts
 from chainlake.shards.machine import Finalized, Shard
-from tests.unit.shards_lake import ShardTables
+from tests.unit.shards_lake import TYPES, ShardTables, cut, table
 from tests.unit.shards_making import REGISTRY, conflicting_blocks
 
 
@@ -34,7 +37,7 @@ def test_parts_and_roots_equal_the_shard_run_in_order(seed: int, size: int, rng:
         for one in finalized
         for key, state in one.block.changed.items()
     }
-    events = {(row["_height"], row["tx_index"], row["item"]): row for row in lake.results if row["type"]}
+    events = {(row["_height"], row["tx_index"], row["event_index"]): row for row in lake.events}
     expected = {
         (result.height, result.tx_index, index): event
         for one in finalized
@@ -44,7 +47,7 @@ def test_parts_and_roots_equal_the_shard_run_in_order(seed: int, size: int, rng:
     assert {place: (row["type"], tuple(a["key"] for a in row["attributes"])) for place, row in events.items()} == {
         place: (event.type, tuple(key for key, _ in event.attributes)) for place, event in expected.items()
     }
-    codes = {(row["_height"], row["tx_index"]): row["code"] for row in lake.results if not row["type"]}
+    codes = {(row["_height"], row["tx_index"]): row["code"] for row in lake.results}
     single = {(r.height, r.tx_index): int(r.code) for one in finalized for r in one.block.results if not r.events}
     assert codes == {place: code for place, code in single.items() if place in codes}
 
@@ -87,3 +90,39 @@ def test_a_finalized_block_counts_when_it_is_committed_and_may_be_replaced_befor
     assert other.run(3, chain[2]) == finalized[2]
     again = Shard(REGISTRY, "tree", 3, other.streams.values())
     assert again.app_hash == shard.app_hash == other.app_hash
+
+
+def test_portions_and_other_chains_beside_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of two chains with the same parts, folded at once or part by part."""
+    chain = conflicting_blocks(4, 3)
+    lake = ShardTables()
+    lake.advance({1: (chain[0], None), 2: (chain[1], lake_root(chain, 1))}, random.Random(1))
+    rows = lake.incoming({3: (chain[2], None)})
+    both = [{**row, "_chain": name} for name in ("a", "b") for row in rows]
+    batch = table(both, parts.INPUT, parts.PART, TYPES)
+
+    def folded() -> list[str]:
+        made = parts.fold_parts(cut(batch, random.Random(2)), {"a": REGISTRY, "b": REGISTRY})
+        return sorted(
+            repr((kind, row)) for one in made for packed in one.to_pylist() for kind, some in packed.items() for row in some
+        )
+
+    at_once = folded()
+    for name in ("AT_ONCE", "ENOUGH_ROWS"):
+        monkeypatch.setattr(parts, name, 1)
+    assert folded() == at_once
+    assert [row.replace("'a'", "'b'") for row in at_once if "'_chain': 'a'" in row] == [
+        r for r in at_once if "'_chain': 'b'" in r
+    ]
+
+
+def test_a_part_that_comes_apart_is_refused() -> None:
+    lake = ShardTables()
+    rows = lake.incoming({1: (conflicting_blocks(4, 1)[0], None)})
+    batch = table(rows, parts.INPUT, parts.PART, TYPES)
+    with pytest.raises(BrokenPromise, match="came apart"):
+        list(parts.fold_parts([batch, batch], {"c": REGISTRY}))
+
+
+def lake_root(chain: list[list[bytes]], height: int) -> bytes:
+    return run_in_order(chain)[1][height - 1].app_hash

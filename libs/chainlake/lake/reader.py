@@ -89,6 +89,16 @@ class Snapshot:
         bases = {c: b for c, h in heights.items() if (b := histories[c].base(h)) is not None}
         return self._latest(table, self._spark.table(self._catalog.namespace.store(name)), live, bases, keys)
 
+    def versions(self, name: str, heights: Mapping[str, int], keys: DataFrame | None = None) -> DataFrame:
+        """What `state` chooses from: rows of which the newest of each key, that with the greatest `_height`, is its state unless
+        it is deleted. Whoever looks at all rows of a key anyway spares Spark the sorting."""
+        table = self._catalog.table(name)
+        histories = {chain: self._history(table, chain) for chain in heights}
+        live = [v for chain, height in heights.items() for v in histories[chain].visible(height)]
+        bases = {c: b for c, h in heights.items() if (b := histories[c].base(h)) is not None}
+        tail, base = self._held(table, self._spark.table(self._catalog.namespace.store(name)), live, bases, keys)
+        return tail if base is None else base.select(*tail.columns).unionByName(tail)
+
     def _state(
         self,
         table: Table,
@@ -107,21 +117,32 @@ class Snapshot:
         bases: Mapping[str, Commit],
         keys: DataFrame | None,
     ) -> DataFrame:
-        lower = {chain: commit.height for chain, commit in bases.items()}
-        tail = self._visible(frame, [v for v in live if v.limit > lower.get(v.commit.chain, -1)], lower)
+        tail, base = self._held(table, frame, live, bases, keys)
         on = ["_chain", *table.state_key]
-        wanted = [name for name in on if keys is not None and name in keys.columns]
-        if keys is not None:
-            tail = tail.join(F.broadcast(keys.select(*wanted).distinct()), wanted, "left_semi")
         newest = Window.partitionBy(*on).orderBy(F.col("_height").desc())
         tail = tail.withColumn("_newest", F.row_number().over(newest)).filter("_newest = 1").drop("_newest")
-        if not bases:
+        if base is None:
             return tail.filter("NOT _deleted")
-        base = self._base_rows(table, bases)
-        if keys is not None:
-            base = base.join(F.broadcast(keys.select(*wanted).distinct()), wanted, "left_semi")
         untouched = base.join(tail.select(*on), on, "left_anti")
         return untouched.select(*tail.columns).unionByName(tail.filter("NOT _deleted"))
+
+    def _held(
+        self,
+        table: Table,
+        frame: DataFrame,
+        live: Sequence[Visible],
+        bases: Mapping[str, Commit],
+        keys: DataFrame | None,
+    ) -> tuple[DataFrame, DataFrame | None]:
+        """The rows of a state table since its bases, and those of the bases, if there are any."""
+        lower = {chain: commit.height for chain, commit in bases.items()}
+        tail = self._visible(frame, [v for v in live if v.limit > lower.get(v.commit.chain, -1)], lower)
+        base = self._base_rows(table, bases) if bases else None
+        if keys is None:
+            return tail, base
+        wanted = [name for name in ("_chain", *table.state_key) if name in keys.columns]
+        only = F.broadcast(keys.select(*wanted).distinct())
+        return tail.join(only, wanted, "left_semi"), None if base is None else base.join(only, wanted, "left_semi")
 
     def _base_rows(self, table: Table, bases: Mapping[str, Commit]) -> DataFrame:
         frame = self._spark.table(self._catalog.namespace.base(table.name))

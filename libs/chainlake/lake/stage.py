@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 SMALL_ROW_GROUPS = {"parquet.block.size": str(512 << 10), "parquet.page.size": str(64 << 10)}
 """Write settings of tables that readers search by key without Spark: they then read little beside what they look for."""
 
+SMALL_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
+"""Settings (`session.settings`) for handing many small rows to Python. Unless there is no limit, Spark adds up the bytes of all
+columns after every row, which takes longer than the row itself. The number of rows at once is limited all the same."""
+
 
 @dataclass(frozen=True)
 class Output:
@@ -50,6 +54,11 @@ class Batch:
     def rows(self, table: str) -> int:
         """How many rows `read` gives at most, by the ledger alone: a stage may plan by it."""
         return self.snapshot.rows_at_most(table, self.ranges)
+
+    def versions(self, table: str, keys: DataFrame | None = None) -> DataFrame:
+        """Rows of a state table before this batch, of which the newest of each key counts, unless it is `_deleted`."""
+        before = {chain: low for chain, (low, _) in self.ranges.items()}
+        return self.snapshot.versions(table, before, keys).drop("_commit")
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """The frame computed once, for a stage that uses it several times. (A cached frame would be planned again at each

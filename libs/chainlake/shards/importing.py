@@ -24,8 +24,7 @@ from chainlake.raw.stages import transactions_of
 from chainlake.shards import differences
 from chainlake.shards.machine import Shard
 from chainlake.shards.nodes import NODES_DDL, SNAPSHOT
-from chainlake.shards.parts import OUTPUT as FOLDED
-from chainlake.shards.parts import to_batch
+from chainlake.shards.parts import IMAGE, TREE_ROW, to_batch
 from chainlake.shards.registry import read_registry
 from chainlake.shards.snapshot import Header, check_block, registered
 from chainlake.shards.state import StreamState
@@ -135,8 +134,8 @@ def _silver(lake: "Lake", chain: str, header: Header, shard: Shard, directory: P
     depth = max([2, *map(len, shard.rows)])
     nodes = [(chain, header.height, one.permanent_index, one.address, one.from_height) for one in shard.registry.records]
     return {
-        "silver.streams": placed(_frame(lake, "streams", _streams(shard), directory)),
-        "silver.shard_tree": placed(_frame(lake, "tree", _tree(shard), directory)),
+        "silver.streams": placed(_frame(lake, "streams", IMAGE, _streams(shard), directory)),
+        "silver.shard_tree": placed(_frame(lake, "tree", TREE_ROW, _tree(shard), directory)),
         "silver.shard_roots": rows([(header.app_hash, header.state_root, header.stream_count, depth)], ROOTS_DDL),
         "silver.shard_nodes": lake.spark.createDataFrame(nodes, NODES_DDL),
         "silver.shard_tx_results": rows([(r["tx_index"], r["code"], r["log"], r["message"]) for r in results], RESULTS_DDL),
@@ -145,10 +144,10 @@ def _silver(lake: "Lake", chain: str, header: Header, shard: Shard, directory: P
     }
 
 
-def _frame(lake: "Lake", name: str, columns: dict[str, list[Any]], directory: Path | None) -> DataFrame:
+def _frame(lake: "Lake", name: str, schema: pa.Schema, columns: dict[str, list[Any]], directory: Path | None) -> DataFrame:
     """Many rows as a frame: by a file if possible. The server would read those in a request again for each step of its plan."""
     count = len(next(iter(columns.values())))
-    table = pa.Table.from_batches([to_batch(FOLDED, columns, count)]).select(list(columns))
+    table = pa.Table.from_batches([to_batch(schema, columns, count)]).select(list(columns))
     if directory is None:
         return lake.spark.createDataFrame(table)
     pq.write_table(table, directory / f"{name}.parquet")

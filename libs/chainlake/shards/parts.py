@@ -1,16 +1,17 @@
 """Blocks folded part by part: the streams whose path begins with the same two hex digits, and their part of the tree.
 
 Rows of three kinds come part by part, in any order within one: tree rows, streams as they were before the batch, and operations.
-A part needs nothing of the others, so Spark runs as many side by side as it likes. What comes out, again in one schema:
-after-images of streams, results of operations, and tree rows that changed.
+Of tree rows and streams older versions may come too; the newest counts. A part needs nothing of the others, so Spark runs as many
+side by side as it likes. What comes out is packed: a row holds thousands of after-images of streams, results, events and changed
+tree rows, each kind in an array of its own, so that Spark moves and keeps few large rows in place of many wide ones.
 """
 
 import gc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import accumulate, groupby, pairwise, repeat
-from operator import itemgetter
+from itertools import accumulate, groupby, pairwise
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from chainlake.errors import BrokenPromise
 from chainlake.merkle.smt import leaf_hash
-from chainlake.merkle.smt_fold import Update, fold_part
+from chainlake.merkle.smt_fold import PART_DIGITS, Update, fold_part
 from chainlake.merkle.smt_nodes import Node
 from chainlake.shards.decode import operation_of
 from chainlake.shards.fold import OperationResult, StreamOperation, fold_stream
@@ -29,28 +30,45 @@ NODE, STATE, OPERATION = 0, 1, 2
 """Kinds of rows that come in."""
 
 INPUT = (
-    *("kind", "_chain", "part", "stream_id", "_height", "tx_index", "item", "op", "prev_miniblock_hash", "last_miniblock_hash"),
-    *("last_miniblock_num", "nodes", "addresses", "replication_factor", "sealed", "created_height", "updated_height"),
-    *("prefix", "leaves", "hash", "key"),
+    *("kind", "_chain", "part", "_height", "stream_id", "name", "hash", "previous", "number", "nodes", "addresses"),
+    *("replication_factor", "sealed", "first", "second"),
 )
+SHARED = {
+    NODE: {"key": "stream_id", "prefix": "name", "leaves": "number"},
+    STATE: {
+        "last_miniblock_hash": "hash",
+        "last_miniblock_num": "number",
+        "created_height": "first",
+        "updated_height": "second",
+    },
+    OPERATION: {
+        "op": "name",
+        "prev_miniblock_hash": "previous",
+        "last_miniblock_hash": "hash",
+        "last_miniblock_num": "number",
+        "tx_index": "first",
+        "item": "second",
+    },
+}
+"""What the columns of each kind are called among the rows that come in: a column for everything would be NULL in most of them,
+and Spark spends as much time on a NULL as on a number."""
+
 PART = ("_chain", "part")
-ORDERED = [(name, "ascending") for name in ("stream_id", "_height", "tx_index", "item")]
+ORDERED = [(name, "ascending") for name in ("_chain", "stream_id", "_height", "first", "second")]
 COLUMNS = {
-    NODE: ("_height", "prefix", "leaves", "hash", "key"),
-    STATE: StreamState._fields,
+    NODE: (*PART, "_height", "name", "number", "hash", "stream_id"),
+    STATE: (*("_chain", "_height", "stream_id", "hash", "number", "nodes", "replication_factor", "sealed", "first", "second"),),
     OPERATION: (
-        *("stream_id", "_height", "tx_index", "item", "op", "prev_miniblock_hash", "last_miniblock_hash", "last_miniblock_num"),
+        *(*PART, "stream_id", "_height", "first", "second", "name", "previous", "hash", "number"),
         *("addresses", "replication_factor", "sealed"),
     ),
 }
-"""The columns that rows of a kind have."""
+"""The columns that rows of a kind have: `Node`, `StreamState` and `decode.Row` in their order, after what tells their place."""
 
-IMAGE_KIND, RESULT_KIND, NODE_KIND = "image", "result", "node"
-OUTPUT = pa.schema(
+PLACE = {"_chain": pa.string(), "_height": pa.int64()}
+IMAGE = pa.schema(
     {
-        "kind": pa.string(),
-        "_chain": pa.string(),
-        "_height": pa.int64(),
+        **PLACE,
         "stream_id": pa.binary(),
         "last_miniblock_hash": pa.binary(),
         "last_miniblock_num": pa.int64(),
@@ -59,44 +77,51 @@ OUTPUT = pa.schema(
         "sealed": pa.bool_(),
         "created_height": pa.int64(),
         "updated_height": pa.int64(),
-        "tx_index": pa.int32(),
-        "item": pa.int32(),
-        "code": pa.int32(),
-        "message": pa.string(),
-        "type": pa.string(),
-        "attributes": pa.list_(pa.struct({"key": pa.string(), "value": pa.string()})),
-        "prefix": pa.string(),
-        "leaves": pa.int64(),
-        "hash": pa.binary(),
-        "key": pa.binary(),
-        "deepest": pa.int32(),
     }
 )
-DDL = (
-    "kind string, _chain string, _height bigint, stream_id binary, last_miniblock_hash binary, last_miniblock_num bigint,"
-    " nodes array<int>, replication_factor int, sealed boolean, created_height bigint, updated_height bigint, tx_index int,"
-    " item int, code int, message string, type string, attributes array<struct<key: string, value: string>>, prefix string,"
-    " leaves bigint, hash binary, key binary, deepest int"
-)
-ENOUGH_ROWS = 50_000
+RESULT = pa.schema({**PLACE, "tx_index": pa.int32(), "code": pa.int32(), "message": pa.string()})
+ATTRIBUTES = pa.list_(pa.struct({"key": pa.string(), "value": pa.string()}))
+EVENT = pa.schema({**PLACE, "tx_index": pa.int32(), "event_index": pa.int32(), "type": pa.string(), "attributes": ATTRIBUTES})
+TREE_ROW = pa.schema({**PLACE, "prefix": pa.string(), "leaves": pa.int64(), "hash": pa.binary(), "key": pa.binary()})
+TOP = pa.schema([*TREE_ROW, pa.field("deepest", pa.int32())])
+KINDS = {"images": IMAGE, "results": RESULT, "events": EVENT, "tree": TREE_ROW, "tops": TOP}
+"""What comes out. `tree` has the rows below the tops of the parts. `tops` has those tops and all above as stored, `deepest` NULL,
+and those as a block left them, with the length of the longest prefix that it changed."""
 
-Columns = Mapping[str, Any]
+OUTPUT = pa.schema({name: pa.list_(pa.struct(list(rows))) for name, rows in KINDS.items()})
+AT_ONCE, ENOUGH_ROWS = 20_000, 50_000
+
 Row = tuple[Any, ...]
+Place = tuple[str, str]
+"""A chain, and a part or the id of a stream."""
+
+
+def ddl_of(schema: Iterable[pa.Field], between: str = " ") -> str:
+    """The columns of an Arrow schema as Spark names them."""
+    return ", ".join(f"{one.name}{between}{_spark_type(one.type)}" for one in schema)
+
+
+def _spark_type(kind: pa.DataType) -> str:
+    if pa.types.is_list(kind):
+        return f"array<{_spark_type(kind.value_type)}>"
+    if pa.types.is_struct(kind):
+        return f"struct<{ddl_of(kind, ': ')}>"
+    return {pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean"}.get(kind, str(kind))
+
+
+DDL = ddl_of(OUTPUT)
 
 
 def fold_parts(batches: Iterable[pa.RecordBatch], registries: Mapping[str, NodeRegistry]) -> Iterator[pa.RecordBatch]:
     """What the rows of whole parts become."""
     made = _Made()
-    seen: set[tuple[str, str]] = set()
     with _no_collection():
-        for (chain, part), runs in groupby(_runs(batches), key=itemgetter(0, 1)):
-            if (chain, part) in seen:
-                raise BrokenPromise(f"rows of part {part} of {chain} came apart: all of a part have to lie beside each other")
-            seen.add((chain, part))
-            _fold(made, chain, part, pa.Table.from_batches([run[2] for run in runs]), registries[chain])
+        for rows in _portions(batches):
+            _fold(made, rows, registries)
             if made.count >= ENOUGH_ROWS:
-                yield from made.take()
-        yield from made.take()
+                yield made.take()
+        if made.count:
+            yield made.take()
 
 
 @contextmanager
@@ -109,6 +134,25 @@ def _no_collection() -> Iterator[None]:
     finally:
         if was_enabled:
             gc.enable()
+
+
+def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Rows of whole parts, enough to be worth the while."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    seen: set[Place] = set()
+    for (chain, part), runs in groupby(_runs(batches), key=itemgetter(0, 1)):
+        if (chain, part) in seen:
+            raise BrokenPromise(f"rows of part {part} of {chain} came apart: all of a part have to lie beside each other")
+        seen.add((chain, part))
+        for _, _, rows in runs:
+            held.append(rows)
+            size += rows.num_rows
+        if size >= AT_ONCE:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _runs(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, str, pa.RecordBatch]]:
@@ -129,86 +173,120 @@ def _tuples(rows: pa.Table) -> Iterator[Row]:
     return zip(*(column.to_pylist() for column in rows.columns), strict=True)
 
 
-def _fold(made: "_Made", chain: str, part: str, rows: pa.Table, registry: NodeRegistry) -> None:
-    stored = map(Node._make, _tuples(_of_kind(rows, NODE)))
-    states = {row[0]: _state(row) for row in _tuples(_of_kind(rows, STATE))}
-    results: list[OperationResult] = []
-    images: list[StreamState] = []
-    for stream_id, operations in groupby(_tuples(_of_kind(rows, OPERATION).sort_by(ORDERED)), key=itemgetter(0)):
-        folded = fold_stream(states.get(stream_id), map(_operation, operations), registry)
-        results.extend(folded.results)
-        images.extend(folded.images)
-    updates = [Update(one.updated_height, one.stream_id, leaf_hash(one.stream_id, value_of(one, registry))) for one in images]
-    made.add(RESULT_KIND, chain, results)
-    made.add(IMAGE_KIND, chain, images)
-    made.add(NODE_KIND, chain, with_depth(part, fold_part(part, stored, updates).nodes))
+def _fold(made: "_Made", rows: pa.Table, registries: Mapping[str, NodeRegistry]) -> None:
+    stored, states = _stored(rows), _states(rows)
+    operations = _tuples(_of_kind(rows, OPERATION).sort_by(ORDERED))
+    updates: dict[Place, list[Update]] = defaultdict(list)
+    for chain, of_chain in groupby(operations, key=itemgetter(0)):
+        registry = registries[chain]
+        results: list[OperationResult] = []
+        images: list[StreamState] = []
+        for (part, stream_id), ahead in groupby(of_chain, key=itemgetter(1, 2)):
+            held = states.get((chain, stream_id))
+            folded = fold_stream(held if held is None else _state(held), map(_operation, ahead), registry)
+            results += folded.results
+            images += folded.images
+            updates[chain, part] += [
+                Update(one.updated_height, stream_id, leaf_hash(stream_id, value_of(one, registry))) for one in folded.images
+            ]
+        made.add("results", chain, [(*one[:2], int(one.code), one.message) for one in results if one.event is None])
+        made.add("events", chain, [one[:3] + one.event for one in results if one.event is not None])
+        made.add("images", chain, [(one.updated_height, *one) for one in images])
+    for (chain, _), nodes in stored.items():
+        made.add("tops", chain, [(*node, None) for node in nodes.values() if len(node.prefix) <= PART_DIGITS])
+    for (chain, part), changes in updates.items():
+        _add_nodes(made, chain, part, fold_part(part, stored.get((chain, part), {}).values(), changes).nodes)
+
+
+def _stored(rows: pa.Table) -> dict[Place, dict[str, Node]]:
+    """The tree rows of each part; of several versions of a row, the newest."""
+    found: dict[Place, dict[str, Node]] = {}
+    for batch in _of_kind(rows, NODE).combine_chunks().to_batches():
+        for chain, part, run in _runs([batch]):
+            nodes = [Node._make(row) for row in zip(*(column.to_pylist() for column in run.columns[2:]), strict=True)]
+            held = {node.prefix: node for node in nodes}
+            if len(held) < len(nodes):
+                held = {node.prefix: node for node in sorted(nodes, key=attrgetter("block"))}
+            found[chain, part] = held
+    return found
+
+
+def _states(rows: pa.Table) -> dict[Place, Row]:
+    """The newest version of each stream."""
+    found: dict[Place, Row] = {}
+    for row in _tuples(_of_kind(rows, STATE)):
+        other = found.setdefault((row[0], row[2]), row)
+        if other[1] < row[1]:
+            found[row[0], row[2]] = row
+    return found
 
 
 def _state(row: Row) -> StreamState:
-    stream_id, last_hash, last_num, nodes, *rest = row
+    _, _, stream_id, last_hash, last_num, nodes, *rest = row
     return StreamState(stream_id, last_hash, last_num, tuple(nodes), *rest)
 
 
 def _operation(row: Row) -> StreamOperation:
-    stream_id, height, tx_index, item, op, *rest = row
+    _, _, stream_id, height, tx_index, item, op, *rest = row
     return StreamOperation(height, tx_index, item, operation_of(op, (stream_id, *rest)))
 
 
-def with_depth(part: str, nodes: list[Node]) -> list[Row]:
-    """Tree rows with one more value: on the top of the part, how deep the part was changed in its block."""
+def _add_nodes(made: "_Made", chain: str, part: str, nodes: list[Node]) -> None:
+    """Rows below the part's top level by level, and in a level by prefix: so those that a proof reads are in few places. With
+    the top of each block goes how deep the part was changed."""
     deepest: dict[int, int] = {}
+    below: list[Node] = []
+    tops: list[Node] = []
     for node in nodes:
-        deepest[node.block] = max(deepest.get(node.block, 0), len(node.prefix))
-    return [(*node, deepest[node.block] if node.prefix == part else None) for node in nodes]
+        depth = len(node.prefix)
+        if deepest.get(node.block, 0) < depth:
+            deepest[node.block] = depth
+        (tops if depth == PART_DIGITS else below).append(node)
+    below.sort(key=itemgetter(1))
+    below.sort(key=lambda node: len(node.prefix))
+    made.add("tree", chain, below)
+    made.add("tops", chain, ((*node, deepest[node.block]) for node in tops))
 
 
 class _Made:
     """Rows of each kind, until they are taken."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, list[Row]] = defaultdict(list)
-        self._chains: dict[str, list[str]] = defaultdict(list)
+        self._rows: dict[str, list[Row]] = {name: [] for name in KINDS}
+        self._chains: dict[str, list[tuple[str, int]]] = {name: [] for name in KINDS}
 
     @property
     def count(self) -> int:
         return sum(map(len, self._rows.values()))
 
     def add(self, kind: str, chain: str, rows: Iterable[Row]) -> None:
-        """Rows of one chain."""
-        held = self._rows[kind]
+        """Rows of one chain, without it."""
+        held, chains = self._rows[kind], self._chains[kind]
+        before = len(held)
         held.extend(rows)
-        self._chains[kind].extend(repeat(chain, len(held) - len(self._chains[kind])))
+        if chains and chains[-1][0] == chain:
+            chains[-1] = chain, chains[-1][1] + len(held) - before
+        else:
+            chains.append((chain, len(held) - before))
 
-    def take(self) -> Iterator[pa.RecordBatch]:
-        """All rows so far, a batch per kind."""
-        for kind, rows in self._rows.items():
-            if rows:
-                columns = _COLUMNS_OF[kind](list(zip(*rows, strict=True)))
-                same = {"kind": [kind] * len(rows), "_chain": self._chains[kind]}
-                yield to_batch(OUTPUT, {**same, **columns}, len(rows))
-        self._rows.clear()
-        self._chains.clear()
+    def take(self) -> pa.RecordBatch:
+        """All rows so far, as one row."""
+        arrays = [self._packed(name, schema) for name, schema in KINDS.items()]
+        for name in KINDS:
+            self._rows[name], self._chains[name] = [], []
+        return pa.RecordBatch.from_arrays(arrays, schema=OUTPUT)
 
-
-def _image_columns(values: list[Row]) -> Columns:
-    columns = dict(zip(StreamState._fields, values, strict=True))
-    return {**columns, "_height": columns["updated_height"]}
-
-
-def _result_columns(values: list[Row]) -> Columns:
-    *plain, events = values
-    columns = dict(zip(("_height", "tx_index", "item", "code", "message"), plain, strict=True))
-    return {**columns, "type": [one and one.type for one in events], "attributes": [one and one.attributes for one in events]}
+    def _packed(self, name: str, schema: pa.Schema) -> pa.ListArray:
+        rows = self._rows[name]
+        values: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * (len(schema) - 1)
+        chains = [pa.repeat(pa.scalar(chain, pa.string()), count) for chain, count in self._chains[name]]
+        columns = [_array(column, one.type) for column, one in zip(values, list(schema)[1:], strict=True)]
+        first = pa.concat_arrays(chains) if chains else pa.array([], pa.string())
+        structs = pa.StructArray.from_arrays([first, *columns], fields=list(schema))
+        return pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), structs)
 
 
-def _node_columns(values: list[Row]) -> Columns:
-    return dict(zip(("_height", "prefix", "leaves", "hash", "key", "deepest"), values, strict=True))
-
-
-_COLUMNS_OF = {IMAGE_KIND: _image_columns, RESULT_KIND: _result_columns, NODE_KIND: _node_columns}
-
-
-def to_batch(schema: pa.Schema, columns: Columns, count: int) -> pa.RecordBatch:
+def to_batch(schema: pa.Schema, columns: Mapping[str, Any], count: int) -> pa.RecordBatch:
     """Rows given column by column; columns that are not given are NULL."""
     arrays = [_array(columns[one.name], one.type) if one.name in columns else pa.nulls(count, one.type) for one in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)

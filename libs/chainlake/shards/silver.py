@@ -7,9 +7,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from chainlake.errors import BrokenPromise
-from chainlake.lake.stage import Batch, Output
+from chainlake.lake.session import settings
+from chainlake.lake.stage import SMALL_ROWS, Batch, Output
 from chainlake.merkle.smt_fold import PART_DIGITS
-from chainlake.merkle.smt_nodes import DIGITS, WAYS
+from chainlake.merkle.smt_nodes import WAYS
 from chainlake.shards import decode, differences, parts, roots
 from chainlake.shards.codes import Code
 from chainlake.shards.nodes import NODES_DDL, registries_of
@@ -30,21 +31,21 @@ def silver(batch: Batch) -> Output:
     before = _before(batch)
     txs = batch.read("bronze.shard_txs")
     operations = batch.keep(_operations(txs))
-    count, touched = operations.agg(F.count(F.lit(1)), F.count_distinct("_chain", "path")).collect()[0]
-    tree = _stored_tree(batch, operations, touched, before)
+    count = operations.count()
     tasks = _tasks(batch) if count > FEW_OPERATIONS else 1
-    folded = batch.keep(_fold_parts(batch, operations, tree, known.registries, tasks))
-    made = batch.keep(_fold_roots(batch, folded, tree, before, tasks))
+    tree = _stored_tree(batch, operations, count, before)
+    with settings(batch.spark, SMALL_ROWS):
+        folded = batch.keep(_fold_parts(batch, operations, tree, known.registries, tasks))
+    made = batch.keep(_fold_roots(batch, folded, before, tasks))
     last = _checked_roots(made)
-    results, events, root_rows = _results(txs, folded), _events(folded), _of(made, roots.ROOT_KIND)
-    nodes = _of(folded, parts.NODE_KIND).select(*TREE_ROW).unionByName(_of(made, roots.NODE_KIND).select(*TREE_ROW))
+    results, events, root_rows = _results(txs, folded), folded.select(F.inline("events")), _of(made, roots.ROOT_KIND)
     return Output(
         {
-            "silver.streams": _of(folded, parts.IMAGE_KIND).sortWithinPartitions("_chain", "stream_id", "_height"),
+            "silver.streams": folded.select(F.inline("images")).sortWithinPartitions("_chain", "stream_id", "_height"),
             "silver.shard_tx_results": results,
             "silver.shard_events": events,
             "silver.shard_roots": root_rows,
-            "silver.shard_tree": _by_parent(nodes.withColumn("_deleted", F.col("leaves") == 0)),
+            "silver.shard_tree": _tree_rows(folded, made),
             "silver.shard_nodes": batch.spark.createDataFrame(known.rows, NODES_DDL),
             "silver.shard_differences": _differences(batch, results, events, root_rows, tasks),
         },
@@ -76,39 +77,45 @@ def _operations(txs: DataFrame) -> DataFrame:
     return flat.withColumn("path", F.sha2("stream_id", 256))
 
 
-def _stored_tree(batch: Batch, operations: DataFrame, touched: int, before: Mapping[str, roots.Before]) -> DataFrame:
-    """The tree rows that the touched paths need: those one digit below each of their prefixes. Where these would be as many as
-    the tree has, the whole tree."""
+def _stored_tree(batch: Batch, operations: DataFrame, count: int, before: Mapping[str, roots.Before]) -> DataFrame:
+    """The tree rows that the touched paths need, in all their versions: those one digit below each of their prefixes. Where these
+    would be as many as the tree has, the whole tree."""
+    tree = batch.versions("silver.shard_tree")
     depth = max(one.tree_depth for one in before.values())
-    if touched * depth * WAYS > sum(one.stream_count for one in before.values()):
-        return batch.state("silver.shard_tree")  # read twice: all for the parts, very little for what is above them
+    if count * depth * WAYS > sum(one.stream_count for one in before.values()):
+        return tree
     prefixes = F.expr(f"transform(sequence(0, {depth - 1}), d -> substring(path, 1, d))")
     parents = operations.select("_chain", F.explode(prefixes).alias("parent")).distinct()
-    digits = F.explode(F.array(*map(F.lit, DIGITS))).alias("digit")
-    below = parents.select("_chain", "parent", digits).select("_chain", F.concat("parent", "digit").alias("prefix"))
-    top = operations.select("_chain", F.lit("").alias("prefix"))
-    return batch.keep(batch.state("silver.shard_tree", below.unionByName(top)))
+    parent = F.expr("substring(prefix, 1, length(prefix) - 1)")  # the root is its own: nothing is above it
+    return tree.withColumn("parent", parent).join(F.broadcast(parents), ["_chain", "parent"], "left_semi")
 
 
 def _fold_parts(
     batch: Batch, operations: DataFrame, tree: DataFrame, registries: Mapping[str, NodeRegistry], tasks: int
 ) -> DataFrame:
-    states = batch.state("silver.streams", operations.select("_chain", "stream_id"))
-    rows = _union(
-        parts.INPUT,
-        (parts.NODE, tree.filter(F.length("prefix") >= PART_DIGITS).withColumn("part", _part("prefix"))),
-        (parts.STATE, states.withColumn("part", _part(F.sha2("stream_id", 256)))),
-        (parts.OPERATION, operations.withColumn("part", _part("path"))),
-    )
-    ordered = rows.repartition(tasks, *parts.PART).sortWithinPartitions(F.xxhash64(*parts.PART))
+    states = batch.versions("silver.streams", operations.select("_chain", "stream_id"))
+    frames = {
+        parts.NODE: tree.withColumn("part", _part("prefix")),
+        parts.STATE: states.withColumn("part", _part(F.sha2("stream_id", 256))),
+        parts.OPERATION: operations.withColumn("part", _part("path")),
+    }
+    rows = _union(parts.INPUT, *((kind, frame.withColumnsRenamed(parts.SHARED[kind])) for kind, frame in frames.items()))
+    ordered = rows.repartition(tasks, *parts.PART).sortWithinPartitions(_place())
     return ordered.mapInArrow(partial(parts.fold_parts, registries=registries), parts.DDL)
 
 
-def _fold_roots(batch: Batch, folded: DataFrame, tree: DataFrame, before: Mapping[str, roots.Before], tasks: int) -> DataFrame:
+def _place() -> Column:
+    """Chain by chain, each of them part by part, as one number, which Spark sorts much faster than texts."""
+    part = F.conv(F.concat(F.lit("1"), F.col("part")), WAYS, 10).cast("bigint")
+    return F.xxhash64("_chain").bitwiseAND(F.lit(-(2 << 4 * PART_DIGITS))).bitwiseOR(part)
+
+
+def _fold_roots(batch: Batch, folded: DataFrame, before: Mapping[str, roots.Before], tasks: int) -> DataFrame:
+    tops = folded.select(F.inline("tops"))
     rows = _union(
         roots.INPUT,
-        (roots.STORED, tree.filter(F.length("prefix") <= PART_DIGITS)),
-        (roots.TOP, _of(folded, parts.NODE_KIND).filter(F.length("prefix") == PART_DIGITS)),
+        (roots.STORED, tops.filter("deepest IS NULL")),
+        (roots.TOP, tops.filter("deepest IS NOT NULL")),
         (roots.BLOCK, batch.read("bronze.shard_blocks").select("_chain", "_height", "app_hash")),
     )
     ordered = rows.repartition(tasks, "_chain").sortWithinPartitions(*roots.SORTED_BY)
@@ -135,14 +142,9 @@ def _results(txs: DataFrame, folded: DataFrame) -> DataFrame:
     """A result for each transaction: what the checks said, else that of its one operation, else OK for a batch."""
     place = ("_chain", "_height", "tx_index", "code", "message")
     decided = txs.filter((F.col("code") != int(Code.OK)) | (F.col("op") == decode.MINIBLOCKS)).select(*place)
-    single = _of(folded, parts.RESULT_KIND).filter(F.col("type").isNull()).select(*place)
+    single = folded.select(F.inline("results")).select(*place)
     names = F.create_map(*[F.lit(value) for code in Code for value in (int(code), code.name)])
     return decided.unionByName(single).withColumn("log", F.element_at(names, F.col("code")))
-
-
-def _events(folded: DataFrame) -> DataFrame:
-    """Every miniblock of a batch has exactly one event, so its place in the batch is that of the event."""
-    return _of(folded, parts.RESULT_KIND).filter(F.col("type").isNotNull()).withColumn("event_index", F.col("item"))
 
 
 def _differences(batch: Batch, results: DataFrame, events: DataFrame, root_rows: DataFrame, tasks: int) -> DataFrame:
@@ -155,10 +157,14 @@ def _differences(batch: Batch, results: DataFrame, events: DataFrame, root_rows:
     return ordered.mapInArrow(differences.find_differences, differences.DDL)
 
 
-def _by_parent(nodes: DataFrame) -> DataFrame:
-    """Sixteen siblings beside each other, near those one digit up and down: what a proof reads is in few places."""
-    parent = F.expr("substring(prefix, 1, length(prefix) - 1)")
-    return nodes.withColumn("parent", parent).sortWithinPartitions("_chain", "parent", "prefix", "_height")
+def _tree_rows(folded: DataFrame, made: DataFrame) -> DataFrame:
+    """All tree rows that changed. Siblings are beside each other, so that what a proof reads is in few places: those below the
+    parts come so, of those above there are few."""
+    tops = folded.select(F.inline("tops")).filter("deepest IS NOT NULL").select(*TREE_ROW)
+    above = tops.unionByName(_of(made, roots.NODE_KIND).select(*TREE_ROW)).coalesce(1)
+    ordered = above.sortWithinPartitions("_chain", F.length("prefix"), "prefix", "_height")
+    nodes = folded.select(F.inline("tree")).select(*TREE_ROW).unionByName(ordered)
+    return nodes.withColumn("_deleted", F.col("leaves") == 0)
 
 
 def _union(columns: Sequence[str], *frames: tuple[int, DataFrame]) -> DataFrame:

@@ -28,10 +28,11 @@ PAYLOAD = (
 def shard_stages() -> tuple[Stage, ...]:
     """From raw transactions to streams by node."""
     common: dict[str, Any] = {"lane_of": _one_lane, "write_settings": SMALL_ROW_GROUPS}
+    few_of_many: dict[str, Any] = {"max_blocks": 10_000, "max_rows": 100_000_000}  # it reads placements, not the tree
     return (
         Stage("bronze.shards", "comet", BRONZE, ("raw.shards",), bronze, max_blocks=10_000, **common),
         Stage("silver.shards", "comet", SILVER, ("bronze.shards",), silver, verify=shard_problems, **common),
-        Stage("gold.shards", "comet", GOLD, ("silver.shards",), gold, max_blocks=10_000, verify=placement_problems, **common),
+        Stage("gold.shards", "comet", GOLD, ("silver.shards",), gold, verify=placement_problems, **few_of_many, **common),
     )
 
 

@@ -101,12 +101,12 @@ def _block_problems(lake: "Lake", chain: str) -> list[str]:
     rows = joined.withColumn("before", before).select(
         "height",
         F.expr("ours IS NULL OR tx_count IS NULL").alias("lost"),
-        F.expr("before <> app_hash").alias("other"),
+        F.expr("before IS NOT NULL AND app_hash IS DISTINCT FROM before").alias("other"),
         F.expr("tx_count <> coalesce(results, 0)").alias("uncounted"),
     )
     texts = {
         "lost": "has no root, or no header",
-        "other": "carries another app hash than the block before it left",
+        "other": "carries no app hash, or another than the block before it left",
         "uncounted": "has more or fewer results than transactions",
     }
     wrong = rows.filter("lost OR other OR uncounted").orderBy("height").limit(MOST).collect()
