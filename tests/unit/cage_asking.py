@@ -5,12 +5,29 @@ from typing import Any
 
 import pytest
 
+from chainlake.cage.datums import Request, State
 from chainlake.cage.reader import CageReader
 from chainlake.cage.transaction import TxIn
 from chainlake.demo.cage_world import POLICY
 from chainlake.errors import BadInput
 from chainlake.merkle import csmt, mpf
 from tests.unit.cage_replay import Replay
+
+
+def same_head(reader: CageReader, state: Replay) -> None:
+    """All tokens, facts, requests and outputs at the head, as the replay has them."""
+    names = (*State._fields, "created_height", "updated_height", "tracked")
+    assert {row["token_id"]: tuple(row[name] for name in names) for row in reader.tokens()} == {
+        token: (*known.state, known.created_height, known.updated_height, known.tracked) for token, known in state.tokens.items()
+    }
+    for token in (token for token, known in state.tokens.items() if known.tracked):
+        assert {row["key"]: row["value"] for row in reader.facts(token)} == state.facts[token]
+    wishes = {TxIn(row["tx_id"], row["tx_index"]): Request(*(row[n] for n in Request._fields)) for row in reader.requests()}
+    assert wishes == state.requests
+    rows = [row for address in {output.address for output in state.utxos.values()} for row in reader.utxos_of(address)]
+    assert {TxIn(row["tx_id"], row["tx_index"]): (row["lovelace"], row["created_height"]) for row in rows} == {
+        place: (output.lovelace, state.created[place]) for place, output in state.utxos.items()
+    }
 
 
 def ask(reader: CageReader, history: list[tuple[Replay, Any]], rng: random.Random, heights: int = 6) -> None:

@@ -23,7 +23,7 @@ from chainlake.serve.cage import CageRoutes
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.router import Request, Response, Router
-from tests.unit.cage_asking import ask
+from tests.unit.cage_asking import ask, same_head
 from tests.unit.cage_lake import CHAIN, CageLake
 from tests.unit.cage_making import canonical, replayed
 
@@ -45,7 +45,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_answer_and_proof_is_that_of_the_replay(home: Path) -> None:
-    ask(CageReader(home, CHAIN), HISTORY, random.Random(3))
+    reader = CageReader(home, CHAIN)
+    ask(reader, HISTORY, random.Random(3))
+    same_head(reader, HISTORY[-1][0])
 
 
 def test_after_a_rollback_the_past_is_the_present(tmp_path: Path) -> None:
