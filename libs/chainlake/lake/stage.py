@@ -22,9 +22,10 @@ SMALL_ROW_GROUPS = {"parquet.block.size": str(512 << 10), "parquet.page.size": s
 
 @dataclass(frozen=True)
 class Output:
-    """What a stage made of a batch: a frame per table, and per chain the state roots after its last block."""
+    """What a stage made of a batch: a frame per table (None where it knows that there are no rows, which saves a write), and per
+    chain the state roots after its last block."""
 
-    tables: Mapping[str, DataFrame]
+    tables: Mapping[str, DataFrame | None]
     roots: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
 
 
