@@ -132,9 +132,15 @@ class Tables:
             versions = [row for row in self.rows.get("changes", []) if row["kind"] in ("table", "user")]
             rows += [{**row, "tag": shard_fold.VERSION, "group_name": group, "log_index": row["meta_index"]} for row in versions]
         rows.sort(key=lambda row: [row.get(name) or 0 for name in shard_fold.ORDER])
-        found = list(shard_fold.fold_shards(pieces(rows, typed(*shard_fold.INPUT)), before, timeline, low))
+        has_rows = bool(self.rows.get("rows") or self.rows.get("aside"))
+        given = pieces(rows, typed(*shard_fold.INPUT))
+        found = list(shard_fold.fold_shards(given, before, timeline, low, None if has_rows else drops))
         for table, out in (("pending", shard_fold.PENDING), ("results", shard_fold.RESULT), ("applied", shard_fold.APPLIED)):
             self.add(table, found, out)
+        if not has_rows:
+            self.add("rows", found, row_fold.ROW)
+            self.add("aside", found, row_fold.ASIDE)
+            return
         operations = [row for batch in found for row in batch.to_pylist() if row["out"] == shard_fold.OPERATION]
         held = [
             *(

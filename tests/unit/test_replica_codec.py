@@ -18,6 +18,7 @@ from chainlake.replica.commands import COMMANDS, FLAG, JSON, JSONS, NUMBER, TEXT
 from chainlake.replica.decode import decode_entries
 from chainlake.replica.entries import read_entry
 from chainlake.replica.envelope import decode, encode
+from chainlake.replica.groups import SHARED, group_of
 from chainlake.sources.json_text import canonical
 from chainlake.sources.wire import field_bytes, field_int
 
@@ -156,6 +157,29 @@ def test_an_entry_that_cannot_be_understood_is_an_error_beside_the_others() -> N
     first, *errors, last = found.column("error").to_pylist()
     assert first is None and last is None
     assert all(wanted in said for wanted, said in zip(poison, errors, strict=True)), errors
+
+
+LONG = st.integers(1 << 62, 1 << 70)
+ODD = st.sampled_from([{"group": "meta"}, {"v": None}, {"required_meta_index": 0}, {"rows": [{"a": '],"table_id":'}]}, {}])
+
+
+@given(commands(), ODD, st.none() | LONG)
+def test_entries_are_read_quickly_as_they_are_read_thoroughly(command: dict[str, Any], odd: dict[str, Any], number: int) -> None:
+    declared = COMMANDS[command["type"]]
+    group = {"data": group_of(command["user_id"]) if "user_id" in command else SHARED, "any": SHARED}.get(declared.log, "meta")
+    given = {**command, **odd, **({} if number is None else {"n": number})}
+    entry = {"group": group, "log_index": 7, "log_term": 0, "command": given}
+    batch = pa.RecordBatch.from_pydict({"_height": [1], "tx_index": [0], "payload": [canonical(entry)]})
+    (row,) = next(iter(decode_entries([batch]))).to_pylist()
+    try:
+        expected = read_entry(entry)
+    except BadInput as error:
+        assert row["error"] == str(error)
+        return
+    told = (row["group_name"], row["log_index"], row["log_term"], row["command"], row["error"])
+    assert told == (group, 7, 0, command_text(expected.command), None)
+    assert (row["type"], row["required_meta_index"]) == (command["type"], expected.required)
+    assert (row["table_id"], row["user_id"]) == (expected.command.get("table_id"), expected.command.get("user_id"))
 
 
 def _envelope(row: bytes) -> bytes:

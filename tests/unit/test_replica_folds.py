@@ -1,18 +1,26 @@
 """Any order of arrival leads to the same state, and the folds of a batch agree with the plain replica at every delivery."""
 
 import random
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainlake.errors import BrokenPromise
 from chainlake.replica import shard_fold
+from chainlake.replica.commands import command_text
 from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META
+from chainlake.replica.history import MetaHistory
 from chainlake.replica.leader import Leader
+from chainlake.replica.meta import Refused
 from chainlake.replica.migrate import unite
 from chainlake.replica.replica import Replica, perfect
+from chainlake.replica.resolver import Resolver
+from chainlake.replica.row_fold import _shown
+from chainlake.replica.rules import resolve, shown_key
 from chainlake.replica.sequence import AGAIN, GAP
 from chainlake.replica.shard_fold import fold_shards
 from chainlake.replica.timeline import Progress, Timeline
@@ -59,6 +67,35 @@ def test_batches_of_any_size_have_the_state_of_the_replica_at_every_delivery(see
     for height, delivery in enumerate(given_, 1):
         replica.deliver(delivery)
         tables.compare(replica, height)
+
+
+KEYS = st.sampled_from(["k", "", '"]', '],"table_id":', "\u2028", "\\", "é", 1, True, 1.5, -0.0, 1 << 70, [1], {"id": "["}, None])
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["id", "v", "], [", "other"]), KEYS, max_size=3), min_size=1, max_size=2),
+    st.sampled_from(["alice", '"', "nobody", None]),
+    st.dictionaries(st.sampled_from(["required_meta_index", "note", "zone"]), st.just(3), max_size=2),
+)
+def test_inserts_are_resolved_from_their_text_as_from_their_members(
+    rows: list[Any], user: str | None, more: dict[str, Any]
+) -> None:
+    command = {"type": "Insert", "table_id": "a.t", "rows": rows, **more, **({} if user is None else {"user_id": user})}
+    meta = MetaHistory()
+    meta.add("table", "a.t", 1, 1, {"columns": ["id", "v", "], ["], "primary_key": "id"})
+    meta.add("table", "a.t", 5, 1, None)
+    for name in ("alice", '"'):
+        meta.add("user", name, 2, 2, {"locked": False})
+    try:
+        expected: Any = resolve(command, 3, meta)
+    except Refused as refused:
+        expected = str(refused)
+    texts = pa.array([command_text(command)] * 2)
+    late, in_time = Resolver(meta).operations(texts, [3, 3], [5, 4])
+    assert late == expected
+    assert in_time == (expected if isinstance(expected, str) else expected._replace(dropped_index=None))
+    for key in () if isinstance(expected, str) else expected.keys:
+        assert _shown(key) == shown_key(key)
 
 
 def test_shards_give_back_what_is_not_the_next_entry_of_its_log() -> None:

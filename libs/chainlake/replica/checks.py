@@ -5,7 +5,7 @@ Each check gives the first entry that breaks it, with the delivery; the stage th
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as F
 
 from chainlake.replica.groups import META, OLD_META
@@ -36,13 +36,30 @@ class Found(NamedTuple):
     deletes_namespaces: bool
 
 
+class Kinds(NamedTuple):
+    """Which kinds of rows the shards gave back, and whether an operation is for a table that was dropped."""
+
+    kinds: frozenset[str]
+    has_late: bool
+
+
+def look_at_shards(shards: DataFrame) -> tuple[Found, Kinds]:
+    """One look at what the shards gave back: entries that are not the next of their log among it."""
+    row = _look(shards, F.collect_set("out"), F.coalesce(F.bool_or(F.col("dropped_index").isNotNull()), F.lit(False)))
+    return _found(row), Kinds(frozenset(row[-2]), row[-1])
+
+
 def look(entries: DataFrame) -> Found:
     """One look at the sequenced entries of a batch."""
+    return _found(_look(entries))
+
+
+def _look(entries: DataFrame, *more: Column) -> Row:
     of_old = F.col("group_name").isin(*OLD_META)
     is_meta = (F.col("group_name") == META) | of_old
     again, index = F.col("status") == AGAIN, F.col("log_index")
     place = F.struct("_height", "tx_index", "group_name", "log_index", "expected")
-    row = entries.agg(
+    found: Row = entries.agg(
         F.min(F.when(F.col("status") == GAP, place)),
         F.min(F.when((F.col("status") == FRESH) & of_old, place)),
         F.min(F.when(again, index)),
@@ -50,12 +67,17 @@ def look(entries: DataFrame) -> Found:
         F.coalesce(F.bool_or(is_meta), F.lit(False)),
         F.coalesce(F.bool_or(F.col("type") == "Snapshot"), F.lit(False)),
         F.coalesce(F.bool_or(F.col("type") == "DeleteNamespace"), F.lit(False)),
+        *more,
     ).collect()[0]
+    return found
+
+
+def _found(row: Row) -> Found:
     gap = row[0] and Fault(
         row[0][0], row[0][1], f"{row[0][2]} {row[0][3]} came where {row[0][4]} is expected: entries are missing"
     )
     retired = row[1] and Fault(row[1][0], row[1][1], f"{row[1][2]} {row[1][3]}: {NO_WAY_BACK}")
-    return Found(gap, retired, None if row[2] is None else (row[2], row[3]), *row[4:])
+    return Found(gap, retired, None if row[2] is None else (row[2], row[3]), *row[4:7])
 
 
 def changed_again(entries: DataFrame, earlier: DataFrame, span: tuple[int, int]) -> Fault | None:

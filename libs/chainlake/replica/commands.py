@@ -92,13 +92,16 @@ def read_command(given: Any) -> Command:
     declared = COMMANDS.get(name) if isinstance(name, str) else None
     if not isinstance(name, str) or declared is None:
         raise unknown(name)
-    command = {key: value for key, value in given.items() if value is not None}
-    for field in declared.fields:
-        if field.name not in command:
-            if not field.optional:
-                raise BadInput(f"{name} has no {field.name}")
-        elif not _FITS[field.kind](command[field.name]):
-            raise BadInput(f"{name} has {field.name} {command[field.name]!r:.60}: {_WANTED[field.kind]} is expected")
+    command: Command = given
+    if None in given.values() or given.get("required_meta_index") == 0:
+        command = {key: value for key, value in given.items() if value is not None}
+    for field, _, kind, optional in declared.fields:
+        value = command.get(field)
+        if value is None:
+            if not optional:
+                raise BadInput(f"{name} has no {field}")
+        elif not (kind == TEXT and type(value) is str) and not _FITS[kind](value):
+            raise BadInput(f"{name} has {field} {value!r:.60}: {_WANTED[kind]} is expected")
     if command.get("required_meta_index") == 0:
         del command["required_meta_index"]
     check = _SHAPES.get(name)

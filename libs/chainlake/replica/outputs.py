@@ -1,9 +1,12 @@
 """The tables of a replica, from what its folds gave back: rows of several kinds in one frame each."""
 
+from functools import reduce
+
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from chainlake.replica import meta_fold, row_fold, shard_fold
+from chainlake.replica.checks import Kinds
 from chainlake.replica.timeline import Progress
 
 
@@ -12,24 +15,32 @@ def of_kind(frame: DataFrame, out: str) -> DataFrame:
     return frame.filter(F.col("out") == out)
 
 
-def tables(meta: DataFrame, shards: DataFrame, rows: DataFrame) -> dict[str, DataFrame]:
-    """All tables of the stage."""
-    applied = of_kind(shards, shard_fold.APPLIED).select("_height", "group_name", *Progress._fields)
+def tables(
+    meta: DataFrame | None, shards: DataFrame, rows: DataFrame | None, kinds: Kinds, has_drops: bool
+) -> dict[str, DataFrame | None]:
+    """All tables of the stage; None for those that get no rows. `meta` is None if the batch has none, `rows` if the shards have
+    carried out their operations themselves, or there are none."""
+    held = shards if rows is None else rows
+    has_rows, has_aside = rows is not None or row_fold.ROW in kinds.kinds, has_drops or kinds.has_late
+    pending = of_kind(shards, shard_fold.PENDING).withColumnRenamed("watermark", "effective_meta_index")
     return {
-        "silver.meta_objects": of_kind(meta, meta_fold.OBJECT),
-        "silver.meta_changes": of_kind(meta, meta_fold.CHANGE),
-        "silver.data_rows": of_kind(rows, row_fold.ROW),
-        "silver.dropped_rows": of_kind(rows, row_fold.ASIDE),
-        "silver.pending_commands": of_kind(shards, shard_fold.PENDING).withColumnRenamed("watermark", "effective_meta_index"),
-        "silver.applied": applied.unionByName(_meta_applied(meta)).coalesce(1),
-        "silver.command_results": _results(meta, shards, rows),
+        "silver.meta_objects": of_kind(meta, meta_fold.OBJECT) if meta is not None else None,
+        "silver.meta_changes": of_kind(meta, meta_fold.CHANGE) if meta is not None else None,
+        "silver.data_rows": of_kind(held, row_fold.ROW) if has_rows else None,
+        "silver.dropped_rows": of_kind(held, row_fold.ASIDE) if has_aside else None,
+        "silver.pending_commands": pending if shard_fold.PENDING in kinds.kinds else None,
+        "silver.applied": _applied(meta, shards),
+        "silver.command_results": _results(meta, [frame for frame in (shards, rows) if frame is not None]),
     }
 
 
-def _meta_applied(meta: DataFrame) -> DataFrame:
-    """Meta logs never wait: what was received is carried out."""
+def _applied(meta: DataFrame | None, shards: DataFrame) -> DataFrame:
+    """How far the logs are. Meta logs never wait: what was received is carried out."""
+    applied = of_kind(shards, shard_fold.APPLIED).select("_height", "group_name", *Progress._fields)
+    if meta is None:
+        return applied.coalesce(1)
     index = F.col("log_index")
-    return of_kind(meta, meta_fold.APPLIED).select(
+    of_meta = of_kind(meta, meta_fold.APPLIED).select(
         "_height",
         "group_name",
         index.alias("applied_index"),
@@ -39,16 +50,16 @@ def _meta_applied(meta: DataFrame) -> DataFrame:
         F.lit(None).cast("long").alias("waits_for"),
         F.lit(None).cast("long").alias("waiting_since"),
     )
+    return applied.unionByName(of_meta).coalesce(1)
 
 
-def _results(meta: DataFrame, shards: DataFrame, rows: DataFrame) -> DataFrame:
+def _results(meta: DataFrame | None, folded: list[DataFrame]) -> DataFrame:
     """One row per command, wherever it was decided."""
     columns = ("_height", "group_name", "log_index", "type", "error", "meta_index")
+    more = ("rows_changed", "received_height", "required_meta_index")
     none = F.lit(0).cast("long")
-    of_meta = of_kind(meta, meta_fold.RESULT).select(
-        *columns, none.alias("rows_changed"), F.col("_height").alias("received_height"), none.alias("required_meta_index")
-    )
-    more = ("received_height", "required_meta_index")
-    of_shards = of_kind(shards, shard_fold.RESULT).select(*columns, none.alias("rows_changed"), *more)
-    of_rows = of_kind(rows, row_fold.RESULT).select(*columns, "rows_changed", *more)
-    return of_meta.unionByName(of_shards).unionByName(of_rows).withColumn("ok", F.col("error").isNull())
+    made = [of_kind(frame, row_fold.RESULT).select(*columns, *more) for frame in folded]
+    if meta is not None:
+        own = (none.alias("rows_changed"), F.col("_height").alias("received_height"), none.alias("required_meta_index"))
+        made.append(of_kind(meta, meta_fold.RESULT).select(*columns, *own))
+    return reduce(lambda one, other: one.unionByName(other), made).withColumn("ok", F.col("error").isNull())

@@ -7,14 +7,15 @@ tables that late commands touch, then the operations by log index. Each row is w
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import orjson
 import pyarrow as pa
 
-from chainlake.replica.columns import Sheets, rows_of, without_collector
-from chainlake.replica.rules import Changes, Operation, apply, execute, shown_key
+from chainlake.replica.columns import Sheets, rows_of, runs, without_collector
+from chainlake.replica.rules import Changes, Operation, Result, apply, execute, shown_key
 
 LIVE, DROPPED, OPERATION = 0, 1, 2
 ROW, ASIDE, RESULT = "row", "aside", "result"
-_INTS = ("log_index", "log_term", "required_meta_index", "watermark", "received_height", "meta_index")
+_INTS = ("log_index", "required_meta_index", "received_height", "meta_index")
 SCHEMA = pa.schema(
     [
         *[("out", pa.string()), ("_height", pa.int64()), ("group_name", pa.string())],
@@ -24,13 +25,10 @@ SCHEMA = pa.schema(
     ]
 )
 _ROW = ("_height", "group_name", "table_id", "row_key", "user_id", "primary_key", "row", "log_index", "_deleted")
-COLUMNS: Mapping[str, Sequence[str]] = {
-    ROW: _ROW,
-    ASIDE: (*_ROW, "table_index"),
-    RESULT: ("_height", "group_name", *_INTS, "type", "rows_changed", "error"),
-}
-_INPUT = ("tag", "group_name", "_height", *_INTS, "type", "table_id", "table_index", "dropped_index", "keys", "values")
-INPUT = (*_INPUT, "row_key", "row")
+COLUMNS: Mapping[str, Sequence[str]] = {ROW: _ROW, ASIDE: (*_ROW, "table_index")}
+RESULT_COLUMNS = ("_height", "group_name", *_INTS, "type")
+_OPERATION = ("type", "table_id", "table_index", "dropped_index", "keys", "values")
+INPUT = ("tag", "group_name", "_height", *_INTS, *_OPERATION, "row_key", "row")
 
 
 class Drop(NamedTuple):
@@ -47,20 +45,36 @@ def fold_rows(batches: Iterable[pa.RecordBatch], drops: Sequence[Drop]) -> Itera
     sheets = Sheets(SCHEMA, COLUMNS)
     shard = RowFold("", (), sheets)
     for batch in batches:
-        for tag, group, height, *told, kind, table_id, table_index, dropped, keys, values, key, row in rows_of(batch, INPUT):
+        for group, tag, piece in runs(batch):
             if group != shard.group:
                 shard.end()
                 shard = RowFold(group, drops, sheets)
-            if tag == LIVE:
-                shard.live.setdefault(table_id, {})[key] = row
-            elif tag == DROPPED:
-                shard.dropped.setdefault((table_id, table_index), {})[key] = row
-            else:
-                operation = Operation(kind, table_id, table_index, dropped, tuple(keys), tuple(values))
-                shard.operation(height, told, operation)
+            if tag == OPERATION:
+                _carry_out(shard, piece, sheets)
+                continue
+            for table_id, table_index, key, row in rows_of(piece, ("table_id", "table_index", "row_key", "row")):
+                held = shard.live.setdefault(table_id, {}) if tag == LIVE else shard.late(table_id, table_index)
+                held[key] = row
         yield from sheets.full(batch.nbytes)
     shard.end()
     yield from sheets.rest()
+
+
+def _carry_out(shard: "RowFold", piece: pa.RecordBatch, sheets: Sheets) -> None:
+    results = [
+        shard.operation(height, log_index, Operation(kind, table_id, table_index, dropped, tuple(keys), tuple(values)))
+        for height, log_index, kind, table_id, table_index, dropped, keys, values in rows_of(
+            piece, ("_height", "log_index", *_OPERATION)
+        )
+    ]
+    add_results(sheets, {name: piece.column(name) for name in RESULT_COLUMNS}, results)
+
+
+def add_results(sheets: Sheets, columns: Mapping[str, pa.Array], results: Sequence[Result]) -> None:
+    """One row for each command that was carried out, or refused."""
+    changed = pa.array([result[0] for result in results], pa.int64())
+    errors = pa.array([result[1] for result in results], pa.string())
+    sheets.add_columns(RESULT, {**columns, "rows_changed": changed, "error": errors})
 
 
 class RowFold:
@@ -76,16 +90,24 @@ class RowFold:
         self.height = -1
         self.written: dict[tuple[str, int | None, str], tuple[str | None, int | None]] = {}
 
-    def operation(self, height: int, told: Sequence[int], operation: Operation) -> None:
+    def operation(self, height: int, log_index: int, operation: Operation) -> Result:
         """Carry out one operation, after the drops of its delivery."""
-        self.advance(height)
-        is_late = operation.dropped_index is not None
-        life = operation.table_index if is_late else None
-        rows = self._late_rows(operation) if is_late else self.live.setdefault(operation.table_id, {})
+        if height != self.height:
+            self.advance(height)
+        kind, table_id, table_index, dropped, keys, values = operation
+        is_late = dropped is not None
+        rows = self.late(table_id, table_index) if is_late else self.live.get(table_id)
+        if rows is None:
+            rows = self.live[table_id] = {}
+        life = table_index if is_late else None
+        if kind == "Insert" and len(keys) == 1 and keys[0] not in rows:  # by far the commonest
+            rows[keys[0]] = values[0]
+            self.written[table_id, life, keys[0]] = (values[0], log_index)
+            return _ONE
         result, changes = execute(operation, rows)
         apply(rows, changes)
-        self._note(operation.table_id, life, changes, told[0])
-        self.sheets.add(RESULT, height, self.group, *told, operation.type, result.rows_changed, result.error)
+        self._note(table_id, life, changes, log_index)
+        return result
 
     def advance(self, height: int) -> None:
         """Go on to a delivery: tables that were dropped up to it lose their rows."""
@@ -101,12 +123,13 @@ class RowFold:
             self.advance(self.drops[0].height)
         self._start(-1)
 
-    def _late_rows(self, operation: Operation) -> dict[str, str]:
-        return self.dropped.setdefault((operation.table_id, operation.table_index), {})
+    def late(self, table_id: str, table_index: int) -> dict[str, str]:
+        """Rows of a life of a table that has ended."""
+        return self.dropped.setdefault((table_id, table_index), {})
 
     def _drop(self, drop: Drop) -> None:
         rows = self.live.pop(drop.table_id, {})
-        self.dropped.setdefault((drop.table_id, drop.table_index), {}).update(rows)
+        self.late(drop.table_id, drop.table_index).update(rows)
         self._note(drop.table_id, None, dict.fromkeys(rows), None)
         self._note(drop.table_id, drop.table_index, dict(rows), None)
 
@@ -119,10 +142,21 @@ class RowFold:
         if height == self.height:
             return
         for (table_id, life, key), (row, log_index) in self.written.items():
-            values = (self.height, self.group, table_id, key, *shown_key(key), row, log_index, row is None)
+            values = (self.height, self.group, table_id, key, *_shown(key), row, log_index, row is None)
             if life is None:
                 self.sheets.add(ROW, *values)
             else:
                 self.sheets.add(ASIDE, *values, life)
         self.written = {}
         self.height = height
+
+
+_ONE = Result(1)
+
+
+def _shown(key: str) -> tuple[str | None, str]:
+    """`shown_key`, quicker where the primary key is a text."""
+    if not key.endswith('"]'):
+        return shown_key(key)
+    user_id, value = orjson.loads(key)
+    return user_id, value

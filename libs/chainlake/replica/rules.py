@@ -58,18 +58,23 @@ def executes_at(required: int, watermark: int, at_hand: int) -> int:
 
 def resolve(command: Command, index: int, meta: MetaHistory) -> Operation:
     """The operation of a command against Meta as of an index; `Refused` with the first check that fails."""
-    table = meta.table(command["table_id"], index)
+    table = check_target(command["table_id"], command.get("user_id"), index, meta)
+    keys, values = _RESOLVERS[command["type"]](command, table, _encode(command.get("user_id")))
+    return Operation(command["type"], command["table_id"], table.created_index, table.dropped_index, keys, values)
+
+
+def check_target(table_id: str, user_id: str | None, index: int, meta: MetaHistory) -> TableAt:
+    """The table of a command as of an index; `Refused` if it is not there, or its user may not write."""
+    table = meta.table(table_id, index)
     if table is None:
         raise Refused("table not found")
-    user_id = command.get("user_id")
     if user_id is not None:
         user = meta.user(user_id, index)
         if user is None:
             raise Refused("user not found")
         if user.get("locked"):
             raise Refused("user locked")
-    keys, values = _RESOLVERS[command["type"]](command, table, _encode(user_id))
-    return Operation(command["type"], command["table_id"], table.created_index, table.dropped_index, keys, values)
+    return table
 
 
 def execute(operation: Operation, rows: Mapping[str, str]) -> tuple[Result, Changes]:

@@ -2,24 +2,31 @@
 
 The input is sorted by group, and within a group by tag: versions of the tables and users that its commands name, the first of
 the older entries that waits on, entries that waited and are satisfied now by log index, then those that have just come, in the
-order in which they came. What is not the next entry of its log is given back as it is.
+order in which they came. What is not the next entry of its log is given back as it is. Entries go through in columns, a stretch
+of one shard at a time; only what a command says is looked at one by one.
+
+Operations are carried out at once if the shard has no rows from before; else they are given back, for the rows to be found.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from chainlake.replica.columns import Sheets, rows_of, without_collector
+from chainlake.replica import row_fold
+from chainlake.replica.columns import Sheets, numbers, rows_of, runs, without_collector
 from chainlake.replica.commands import MARKERS
 from chainlake.replica.history import MetaHistory
-from chainlake.replica.meta import Refused
-from chainlake.replica.rules import executes_at, resolve
+from chainlake.replica.resolver import Resolver
+from chainlake.replica.row_fold import Drop, RowFold, add_results
+from chainlake.replica.rules import Operation, Result
 from chainlake.replica.sequence import FRESH, LogEnd
-from chainlake.replica.timeline import Placed, Progress, Timeline, progress
+from chainlake.replica.timeline import NEVER, Numbers, Placed, Progress, Timeline, Waiting, progress
 
 VERSION, WAITING, DRAINED, ARRIVED = 0, 1, 2, 3
-PENDING, OPERATION, RESULT, APPLIED, UNEXPECTED = "pending", "operation", "result", "applied", "unexpected"
+PENDING, OPERATION, RESULT, APPLIED, UNEXPECTED = "pending", "operation", row_fold.RESULT, "applied", "unexpected"
 _INTS = ("log_index", "log_term", "required_meta_index", "watermark", "received_height")
 _PROGRESS = ("applied_index", "applied_term", "executed_index", "watermark", "waits_for", "waiting_since")
 SCHEMA = pa.schema(
@@ -31,16 +38,15 @@ SCHEMA = pa.schema(
         *[("meta_index", pa.int64()), ("table_index", pa.int64()), ("dropped_index", pa.int64())],
         *[("keys", pa.list_(pa.string())), ("values", pa.list_(pa.string())), ("_deleted", pa.bool_())],
         *[("tx_index", pa.int32()), ("expected", pa.int64()), ("status", pa.int8())],
+        *[("row_key", pa.string()), ("primary_key", pa.string()), ("row", pa.string()), ("rows_changed", pa.int64())],
     ]
 )
-_ENTRY = ("_height", "group_name", *_INTS, "type")
 COLUMNS: Mapping[str, Sequence[str]] = {
-    PENDING: (*_ENTRY, "table_id", "user_id", "command", "_deleted"),
-    RESULT: (*_ENTRY, "meta_index", "error"),
-    OPERATION: (*_ENTRY, "meta_index", "table_id", "table_index", "dropped_index", "keys", "values"),
     APPLIED: ("_height", "group_name", *_PROGRESS),
     UNEXPECTED: ("_height", "group_name", "log_index", "log_term", "type", "command", "tx_index", "expected", "status"),
+    **row_fold.COLUMNS,
 }
+_KEPT = ("group_name", *_INTS, "type", "table_id", "user_id")
 _ENTRY_IN = ("tag", "group_name", *_INTS, "type", "table_id", "user_id", "command", "tx_index")
 INPUT = (*_ENTRY_IN, "kind", "id", "definition", "created_index", "meta_index")
 ORDER = ("group_name", "tag", "received_height", "tx_index", "log_index")
@@ -49,112 +55,153 @@ ORDER = ("group_name", "tag", "received_height", "tx_index", "log_index")
 
 @without_collector
 def fold_shards(
-    batches: Iterable[pa.RecordBatch], before: Mapping[str, Progress], timeline: Timeline, low: int
+    batches: Iterable[pa.RecordBatch],
+    before: Mapping[str, Progress],
+    timeline: Timeline,
+    low: int,
+    drops: Sequence[Drop] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Place the entries of each shard in time, and check its commands."""
+    """Place the entries of each shard in time, and check its commands. With `drops`, carry them out too: there are no rows from
+    before that they might touch."""
     sheets = Sheets(SCHEMA, COLUMNS)
     shard = ShardFold("", Progress(), timeline, low, sheets)
     for batch in batches:
-        for row in rows_of(batch, INPUT):
-            tag, group = row[0], row[1]
+        for group, tag, piece in runs(batch):
             if group != shard.group:
                 shard.end()
-                shard = ShardFold(group, before.get(group, Progress()), timeline, low, sheets)
+                rows = None if drops is None else RowFold(group, drops, sheets)
+                shard = ShardFold(group, before.get(group, Progress()), timeline, low, sheets, rows)
             if tag == ARRIVED:
-                shard.arrived(*row[2:12])
+                shard.arrived(piece)
             elif tag == DRAINED:
-                shard.entry(*row[2:11])
+                shard.entries(piece)
             elif tag == VERSION:
-                shard.version(*row[12:])
+                shard.versions(piece)
             else:
-                shard.waiting = Placed(row[2], row[3], row[5], row[6], None)
+                ((index, watermark, received),) = rows_of(piece, ("log_index", "watermark", "received_height"))
+                shard.waiting = Waiting(index, watermark, received)
         yield from sheets.full(batch.nbytes)
     shard.end()
     yield from sheets.rest()
 
 
-def first_waiting(before: Progress, timeline: Timeline) -> Placed | None:
+def first_waiting(before: Progress, timeline: Timeline) -> Waiting | None:
     """The first entry that waited before the batch, if it waits on after it."""
     if before.waits_for is None or before.waiting_since is None or before.waits_for <= timeline.end:
         return None
-    return Placed(before.executed_index + 1, 0, before.waits_for, before.waiting_since, None)
+    return Waiting(before.executed_index + 1, before.waits_for, before.waiting_since)
 
 
 class ShardFold:
-    """One shard while a batch is folded."""
+    """One shard while a batch is folded. With `rows`, operations are carried out on them."""
 
-    def __init__(self, group: str, before: Progress, timeline: Timeline, low: int, sheets: Sheets) -> None:
+    def __init__(
+        self, group: str, before: Progress, timeline: Timeline, low: int, sheets: Sheets, rows: RowFold | None = None
+    ) -> None:
         self.group = group
         self.before = before
         self.timeline = timeline
         self.low = low
         self.sheets = sheets
+        self.rows = rows
         self.history = MetaHistory()
+        self.resolver = Resolver(self.history)
         self.waiting = first_waiting(before, timeline)
         self.placed: list[Placed] = []
         self.log_end = LogEnd.of(before)
 
-    def version(self, kind: str, name: str, definition: str | None, created_index: int, meta_index: int) -> None:
-        """A version of a table or user."""
-        self.history.add(kind, name, meta_index, created_index, json.loads(definition) if definition is not None else None)
+    def versions(self, piece: pa.RecordBatch) -> None:
+        """Versions of tables and users."""
+        for kind, name, definition, created, index in rows_of(piece, ("kind", "id", "definition", "created_index", "meta_index")):
+            self.history.add(kind, name, index, created, json.loads(definition) if definition is not None else None)
 
-    def arrived(
-        self,
-        log_index: int,
-        log_term: int,
-        required: int,
-        _: None,
-        received: int,
-        kind: str,
-        table_id: str | None,
-        user_id: str | None,
-        command: str,
-        tx_index: int,
-    ) -> None:
-        """An entry that has just come. If it is the next of its log, its watermark is known now."""
-        expected = self.log_end.index + 1
-        status = self.log_end.take(log_index, required)
-        if status != FRESH:
-            told = (log_index, log_term, kind, command, tx_index, expected, status)
-            self.sheets.add(UNEXPECTED, received, self.group, *told)
+    def arrived(self, piece: pa.RecordBatch) -> None:
+        """Entries that have just come. Of those that are the next of their log, the watermark is known now."""
+        count, first = piece.num_rows, self.log_end.index + 1
+        if not np.array_equal(numbers(piece, "log_index"), np.arange(first, first + count)):
+            piece = self._next_ones(piece)
+        required = numbers(piece, "required_meta_index")
+        if not len(required):
             return
-        self.entry(log_index, log_term, required, self.log_end.watermark, received, kind, table_id, user_id, command)
+        watermarks = np.maximum(np.maximum.accumulate(required), self.log_end.watermark)
+        self.log_end = LogEnd(int(numbers(piece, "log_index")[-1]), int(watermarks[-1]))
+        place = piece.schema.get_field_index("watermark")
+        self.entries(piece.set_column(place, piece.schema.field(place), pa.array(watermarks)))
 
-    def entry(
-        self,
-        log_index: int,
-        log_term: int,
-        required: int,
-        watermark: int,
-        received: int,
-        kind: str,
-        table_id: str | None,
-        user_id: str | None,
-        command: str,
-    ) -> None:
-        """An entry: it waits if Meta is not there yet, and is carried out as soon as it is."""
-        executed = self.timeline.reached(watermark, received)
-        self.placed.append(Placed(log_index, log_term, watermark, received, executed))
-        told = (self.group, log_index, log_term, required, watermark, received, kind)
-        if executed != received:
-            if received > self.low:
-                self.sheets.add(PENDING, received, *told, table_id, user_id, command, False)
-            if executed is not None:
-                self.sheets.add(PENDING, executed, *told, table_id, user_id, None, True)
-        if executed is None or kind in MARKERS:
+    def _next_ones(self, piece: pa.RecordBatch) -> pa.RecordBatch:
+        """The entries that are the next of their log. The others are given back."""
+        log, told = LogEnd(self.log_end.index), []
+        for index in numbers(piece, "log_index").tolist():
+            told.append((log.index + 1, log.take(index, 0)))
+        fresh = np.array([status == FRESH for _, status in told])
+        columns = ("log_index", "log_term", "type", "command", "tx_index")
+        rows = zip(rows_of(piece, ("received_height", "group_name")), rows_of(piece, columns), told, strict=True)
+        for (height, group), entry, (expected, status) in rows:
+            if status != FRESH:
+                self.sheets.add(UNEXPECTED, height, group, *entry, expected, status)
+        return piece.filter(pa.array(fresh))
+
+    def entries(self, piece: pa.RecordBatch) -> None:
+        """Entries by log index: each waits if Meta is not there yet, and is carried out as soon as it is."""
+        index, term, _, watermarks, received = (numbers(piece, name) for name in _INTS)
+        executed = self.timeline.reached(watermarks, received)
+        self.placed.append(Placed(index, term, watermarks, received, executed))
+        waits = executed != received
+        if waits.any():
+            self._wait(piece, received, waits & (received > self.low), is_over=False)
+            self._wait(piece, executed, waits & (executed != NEVER), is_over=True)
+        is_marker = pc.is_in(piece.column("type"), pa.array(MARKERS)).to_numpy(zero_copy_only=False)
+        due = (executed != NEVER) & ~is_marker
+        if due.all():
+            self._carry_out(piece, executed)
+        elif due.any():
+            self._carry_out(piece.filter(pa.array(due)), executed[due])
+
+    def _wait(self, piece: pa.RecordBatch, heights: Numbers, chosen: "np.typing.NDArray[np.bool_]", is_over: bool) -> None:
+        """Entries that begin to wait, or no longer do."""
+        if not chosen.any():
             return
+        kept = piece.filter(pa.array(chosen))
+        columns = {name: kept.column(name) for name in _KEPT}
+        command = pa.nulls(kept.num_rows, pa.string()) if is_over else kept.column("command")
+        told = {"_height": pa.array(heights[chosen]), "command": command, "_deleted": pa.repeat(is_over, kept.num_rows)}
+        self.sheets.add_columns(PENDING, {**columns, **told})
+
+    def _carry_out(self, piece: pa.RecordBatch, executed: Numbers) -> None:
+        """Commands that are due, each against Meta as of its index."""
         at_hand = self.timeline.at(executed)
-        index = executes_at(required, watermark, at_hand)
-        try:
-            _, table, table_index, dropped, keys, values = resolve(json.loads(command), index, self.history)
-        except Refused as refused:
-            self.sheets.add(RESULT, executed, *told, index, str(refused))
+        required, watermarks = numbers(piece, "required_meta_index"), numbers(piece, "watermark")
+        index = np.where(required > 0, watermarks, at_hand)  # as rules.executes_at
+        operations = self.resolver.operations(piece.column("command"), index.tolist(), at_hand.tolist())
+        columns = {name: piece.column(name) for name in row_fold.RESULT_COLUMNS if name not in ("_height", "meta_index")}
+        columns |= {"_height": pa.array(executed), "meta_index": pa.array(index)}
+        if self.rows is not None:
+            carry_out = self.rows.operation
+            due = zip(executed.tolist(), numbers(piece, "log_index").tolist(), operations, strict=True)
+            results = [Result(0, one) if isinstance(one, str) else carry_out(height, log, one) for height, log, one in due]
+            add_results(self.sheets, columns, results)
             return
-        is_late = dropped is not None and dropped <= at_hand
-        self.sheets.add(OPERATION, executed, *told, index, table, table_index, dropped if is_late else None, keys, values)
+        self._give_back(columns, operations)
+
+    def _give_back(self, columns: Mapping[str, pa.Array], operations: Sequence[Operation | str]) -> None:
+        """Operations, for which rows have to be found, and results of commands that are refused."""
+        refused = [Result(0, one) for one in operations if isinstance(one, str)]
+        found = [one for one in operations if not isinstance(one, str)]
+        if refused:
+            is_refused = pa.array([isinstance(one, str) for one in operations])
+            add_results(self.sheets, {name: column.filter(is_refused) for name, column in columns.items()}, refused)
+            columns = {name: column.filter(pc.invert(is_refused)) for name, column in columns.items()}
+        if found:
+            fields = ("table_id", "table_index", "dropped_index", "keys", "values")
+            _, *told = zip(*found, strict=True)
+            made = {name: pa.array(column, SCHEMA.field(name).type) for name, column in zip(fields, told, strict=True)}
+            self.sheets.add_columns(OPERATION, {**columns, **made})
 
     def end(self) -> None:
-        """Write how far the shard was after each delivery."""
+        """Write how far the shard was after each delivery, and its last rows."""
+        if self.rows is not None:
+            self.rows.end()
         if self.placed:
-            for height, now in progress(self.before, self.placed, self.waiting, self.low):
+            entries = Placed(*(np.concatenate(columns) for columns in zip(*self.placed, strict=True)))
+            for height, now in progress(self.before, entries, self.waiting, self.low):
                 self.sheets.add(APPLIED, height, self.group, *now)

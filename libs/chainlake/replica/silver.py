@@ -59,12 +59,14 @@ class SilverBatch:
         self.refuse_meta(commands, entries, found)
         meta = self.meta(entries, found)
         timeline, drops = self.timeline(meta)
-        shards = self.shards(commands.filter(f"NOT ({IS_META})"), meta, timeline)
-        unexpected = of_kind(shards, shard_fold.UNEXPECTED)
-        self.refuse(self.faults(unexpected, checks.look(unexpected)))
-        rows = self.rows(shards, drops)
-        made = tables(meta, shards, rows)
-        return Output({name: frame.withColumn("_chain", F.lit(self.chain)) for name, frame in made.items()})
+        has_rows = bool({"silver_data_rows", "silver_dropped_rows"} & self.filled)
+        shards = self.shards(commands.filter(f"NOT ({IS_META})"), meta, timeline, None if has_rows else drops)
+        wrong, kinds = checks.look_at_shards(shards)
+        self.refuse(self.faults(of_kind(shards, shard_fold.UNEXPECTED), wrong))
+        rows = self.rows(shards, drops) if has_rows and (drops or shard_fold.OPERATION in kinds.kinds) else None
+        made = tables(meta if found.has_meta else None, shards, rows, kinds, bool(drops))
+        own = F.lit(self.chain)
+        return Output({name: None if one is None else one.withColumn("_chain", own) for name, one in made.items()})
 
     # Which entries are new, and whether they may be
 
@@ -149,8 +151,8 @@ class SilverBatch:
 
     # Shards
 
-    def shards(self, commands: DataFrame, meta: DataFrame, timeline: Timeline) -> DataFrame:
-        """Data entries placed in time, their commands checked against Meta as of their watermark."""
+    def shards(self, commands: DataFrame, meta: DataFrame, timeline: Timeline, drops: list[Drop] | None) -> DataFrame:
+        """Data entries placed in time, their commands checked against Meta as of their watermark; with `drops`, carried out."""
         arrived = commands.withColumns({"received_height": F.col("_height"), "tag": F.lit(shard_fold.ARRIVED)})
         tagged = _shaped(arrived, shard_fold.INPUT)
         for waiting in self.waiting(timeline):
@@ -158,7 +160,7 @@ class SilverBatch:
         ready = tagged.filter((F.col("tag") >= shard_fold.DRAINED) & (F.col("required_meta_index") <= timeline.end))
         tagged = tagged.unionByName(_shaped(self.versions(ready, meta), shard_fold.INPUT))
         ordered = self.by_group(tagged).sortWithinPartitions(*shard_fold.ORDER)
-        fold = partial(shard_fold.fold_shards, before=self.before, timeline=timeline, low=self.low)
+        fold = partial(shard_fold.fold_shards, before=self.before, timeline=timeline, low=self.low, drops=drops)
         return self.batch.keep(ordered.mapInArrow(fold, spark_ddl(shard_fold.SCHEMA)))
 
     def waiting(self, timeline: Timeline) -> list[DataFrame]:
@@ -202,12 +204,10 @@ class SilverBatch:
         """Operations carried out on the rows that they touch; tables that were dropped lose theirs."""
         operations = of_kind(shards, shard_fold.OPERATION).withColumn("tag", F.lit(row_fold.OPERATION))
         tagged = _shaped(operations, row_fold.INPUT)
-        held_rows = self.held_rows(operations, drops)
-        for held in held_rows:
+        for held in self.held_rows(operations, drops):
             tagged = tagged.unionByName(_shaped(held.withColumn("log_index", F.lit(0)), row_fold.INPUT))
-        if held_rows:  # else the operations are as the shards were: by group, in the order of their logs
-            tagged = self.by_group(tagged).sortWithinPartitions("group_name", "tag", "log_index")
-        return self.batch.keep(tagged.mapInArrow(partial(row_fold.fold_rows, drops=drops), spark_ddl(row_fold.SCHEMA)))
+        ordered = self.by_group(tagged).sortWithinPartitions("group_name", "tag", "log_index")
+        return self.batch.keep(ordered.mapInArrow(partial(row_fold.fold_rows, drops=drops), spark_ddl(row_fold.SCHEMA)))
 
     def held_rows(self, operations: DataFrame, drops: list[Drop]) -> list[DataFrame]:
         """Rows as they were before the batch."""

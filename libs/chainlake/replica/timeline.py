@@ -1,8 +1,14 @@
 """When Meta reached which index, and so when a waiting entry may go on; and how far a shard is at each delivery."""
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+NEVER = -1
+"""In place of a delivery: the entry waits on."""
 
 
 class Timeline(NamedTuple):
@@ -12,17 +18,16 @@ class Timeline(NamedTuple):
     heights: Sequence[int] = ()
     indexes: Sequence[int] = ()
 
-    def at(self, height: int) -> int:
-        """The Meta index after a delivery."""
-        place = bisect_right(self.heights, height)
-        return self.indexes[place - 1] if place else self.before
+    def at(self, heights: Numbers) -> Numbers:
+        """The Meta index after each of the deliveries."""
+        place = np.searchsorted(_numbers(self.heights), heights, "right")
+        return _numbers([self.before, *self.indexes])[place]
 
-    def reached(self, watermark: int, received: int) -> int | None:
-        """The delivery in which an entry is carried out: the first from its own on with enough Meta. None: it waits on."""
-        if watermark <= self.at(received):
-            return received
-        place = bisect_left(self.indexes, watermark)
-        return self.heights[place] if place < len(self.heights) else None
+    def reached(self, watermarks: Numbers, received: Numbers) -> Numbers:
+        """The delivery in which each entry is carried out: the first from its own on with enough Meta, or `NEVER`."""
+        place = np.searchsorted(_numbers(self.indexes), watermarks, "left")
+        later = _numbers([*self.heights, NEVER])[place]
+        return np.where(watermarks <= self.at(received), received, later)
 
     @property
     def end(self) -> int:
@@ -46,33 +51,52 @@ class Progress(NamedTuple):
         return self.applied_index - self.executed_index
 
 
-class Placed(NamedTuple):
-    """An entry of a shard: when it was received and when it is carried out (None: not yet)."""
+class Waiting(NamedTuple):
+    """An entry that waits."""
 
     log_index: int
-    log_term: int
     watermark: int
     received: int
-    executed: int | None
 
 
-def progress(before: Progress, entries: Sequence[Placed], waiting: Placed | None, low: int) -> list[tuple[int, Progress]]:
+class Placed(NamedTuple):
+    """Entries of a shard by log index: when each was received, and when it is carried out."""
+
+    log_index: Numbers
+    log_term: Numbers
+    watermark: Numbers
+    received: Numbers
+    executed: Numbers
+
+
+def progress(before: Progress, entries: Placed, waiting: Waiting | None, low: int) -> list[tuple[int, Progress]]:
     """The progress after each delivery that changed it. `entries` are those that were received or carried out in the batch (after
     `low`), by log index; `waiting` is the first that was received earlier and waits on."""
-    fresh = [entry for entry in entries if entry.received > low]
-    received = [entry.received for entry in fresh]
-    executed = [entry.executed for entry in entries if entry.executed is not None]
-    queue = sorted((*entries, *((waiting,) if waiting else ())))
+    fresh = np.flatnonzero(entries.received > low)
+    received, executed = entries.received[fresh], entries.executed[entries.executed != NEVER]
+    queue = [entries.log_index, entries.watermark, entries.received]
+    if waiting is not None:
+        place = np.searchsorted(entries.log_index, waiting.log_index)
+        queue = [np.insert(column, place, value) for column, value in zip(queue, waiting, strict=True)]
+    indexes, watermarks, since = queue
+    heights = np.unique(np.concatenate([received, executed]))
     found, now = [], before
-    for height in sorted({*received, *executed}):
-        taken, done = bisect_right(received, height), bisect_right(executed, height)
-        if taken:
-            last = fresh[taken - 1]
-            now = now._replace(applied_index=last.log_index, applied_term=last.log_term, watermark=last.watermark)
-        if done:
-            now = now._replace(executed_index=queue[done - 1].log_index)
-        following = queue[done] if now.pending else None
-        waits_for, since = (following.watermark, following.received) if following else (None, None)
-        now = now._replace(waits_for=waits_for, waiting_since=since)
+    taken, done = np.searchsorted(received, heights, "right"), np.searchsorted(executed, heights, "right")
+    for height, count, last in zip(heights.tolist(), taken.tolist(), done.tolist(), strict=True):
+        if count:
+            at = fresh[count - 1]
+            now = now._replace(
+                applied_index=int(entries.log_index[at]),
+                applied_term=int(entries.log_term[at]),
+                watermark=int(entries.watermark[at]),
+            )
+        if last:
+            now = now._replace(executed_index=int(indexes[last - 1]))
+        following = (int(watermarks[last]), int(since[last])) if now.pending else (None, None)
+        now = now._replace(waits_for=following[0], waiting_since=following[1])
         found.append((height, now))
     return found
+
+
+def _numbers(values: Sequence[int]) -> Numbers:
+    return np.array(values, np.int64)
