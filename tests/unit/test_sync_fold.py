@@ -119,6 +119,15 @@ def test_recorded_pages_fill_a_gap(tmp_path: Path) -> None:
     out = folded(answers, marks, stream_id)
     assert [one["miniblock_num"] for one in out["delivered"] if one["delivered"]] == list(range(10, 27))
     assert out["gaps"] == [] and [one["historical"] for one in out["delivered"]][-13:] == [True] * 13
+    (folder / f"{stream_id.hex()}.20-27.bin").write_bytes(node.page(stream_id, 23, 27))
+    twice = folded(*bronze(good(read_batch("river", [str(tmp_path)]))), stream_id)
+    numbers = [one["miniblock_num"] for one in twice["delivered"]]
+    assert numbers == [one["miniblock_num"] for one in out["delivered"]] and twice["gaps"] == twice["quarantined"] == []
+    (folder / f"{stream_id.hex()}.20-27.bin").unlink()
+    (folder / f"{stream_id.hex()}.18-25.bin").unlink()
+    out = folded(*bronze(good(read_batch("river", [str(tmp_path)]))), stream_id)
+    assert [(gap["from_miniblock"], gap["to_miniblock"], gap["reason"]) for gap in out["gaps"]] == [(18, 22, "not recorded")]
+    assert [one["miniblock_num"] for one in out["delivered"]][-9:] == [14, 15, 16, 17, *range(22, 27)]
     (folder / f"{stream_id.hex()}.bin").unlink()
     assert "is a page without the answer" in read_batch("river", [str(tmp_path)])[-1].reason  # type: ignore[union-attr]
     (folder / f"{stream_id.hex()}.bin").write_bytes(node.answer(stream_id))
