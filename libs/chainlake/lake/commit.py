@@ -41,14 +41,17 @@ def checksum(table: Table) -> Column:
 
 
 def append_all(
-    catalog: "Catalog", frames: Mapping[str, DataFrame], commit_id: int, ranges: Mapping[str, tuple[int, int]]
+    catalog: "Catalog", frames: Mapping[str, DataFrame | None], commit_id: int, ranges: Mapping[str, tuple[int, int]]
 ) -> dict[str, Appended]:
     """Append every frame to its table. Nothing of it is visible until the ledger has the commit."""
     failpoint("before_appends")
 
-    def one(item: tuple[str, DataFrame]) -> Appended:
-        stored = physical(item[0])
-        done = append(catalog, catalog.table(item[0]), stored, item[1], commit_id, ranges)
+    def one(item: tuple[str, DataFrame | None]) -> Appended:
+        name, frame = item
+        stored = physical(name)
+        if frame is None:
+            return Appended(catalog.log(stored).latest(), 0, 0, 0, 0)
+        done = append(catalog, catalog.table(name), stored, frame, commit_id, ranges)
         failpoint("after_append")
         failpoint(f"after_append_{stored}")
         return done

@@ -70,6 +70,17 @@ class Snapshot:
         lower = {chain: low for chain, (low, _) in ranges.items()}
         return self._visible(self._spark.table(self._catalog.namespace.store(name)), live, lower)
 
+    def rows_at_most(self, name: str, ranges: Mapping[str, tuple[int, int]]) -> int:
+        """How many rows `between` gives at most; no job is run for it."""
+        table, stored = self._catalog.table(name), physical(name)
+        commits = {
+            v.commit.commit_id: v.commit.rows.get(stored, 0)
+            for chain, (low, high) in ranges.items()
+            for v in self._history(table, chain).visible(high)
+            if v.limit > low
+        }
+        return sum(commits.values())
+
     def state(self, name: str, heights: Mapping[str, int], keys: DataFrame | None = None) -> DataFrame:
         """State rows as of a height per chain, with the kernel's columns; with `keys` (`_chain` and the key, or some columns of
         it), only those."""

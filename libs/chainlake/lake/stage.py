@@ -22,9 +22,10 @@ SMALL_ROW_GROUPS = {"parquet.block.size": str(512 << 10), "parquet.page.size": s
 
 @dataclass(frozen=True)
 class Output:
-    """What a stage made of a batch: a frame per table, and per chain the state roots after its last block."""
+    """What a stage made of a batch: a frame per table, or None where it knows that there is nothing to write, which saves a job;
+    and per chain the state roots after its last block."""
 
-    tables: Mapping[str, DataFrame]
+    tables: Mapping[str, DataFrame | None]
     roots: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
 
 
@@ -45,6 +46,10 @@ class Batch:
         """A state table as it was before this batch, with `_chain` and `_height`; give `keys` to load only those."""
         before = {chain: low for chain, (low, _) in self.ranges.items()}
         return self.snapshot.state(table, before, keys).drop("_commit", "_deleted")
+
+    def rows(self, table: str) -> int:
+        """How many rows `read` gives at most, by the ledger alone: a stage may plan by it."""
+        return self.snapshot.rows_at_most(table, self.ranges)
 
     def keep(self, frame: DataFrame) -> DataFrame:
         """The frame computed once, for a stage that uses it several times. (A cached frame would be planned again at each
