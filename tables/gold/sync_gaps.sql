@@ -1,6 +1,6 @@
 -- Miniblocks that can no longer be had, and so were never delivered.
 -- kind: event
--- key: chain, height, stream_id
+-- key: chain, height, stream_id, from_miniblock
 -- stages: gold.sync
 -- retention: 30 days
 CREATE TABLE gold.sync_gaps (

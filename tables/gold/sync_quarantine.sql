@@ -4,7 +4,7 @@
 -- stages: gold.sync
 -- retention: 30 days
 CREATE TABLE gold.sync_quarantine (
-  stream_id BINARY NOT NULL COMMENT 'Stream; it waits for a sound miniblock of this number',
+  stream_id BINARY NOT NULL COMMENT 'Stream; it waits for a sound miniblock of this number, unless it was delivered before',
   tx_index INT NOT NULL COMMENT 'Place of the miniblock in raw.transactions; -1 for an event of a minipool',
   event_index INT NOT NULL COMMENT 'Place of the event in the minipool; -1 for a miniblock',
   miniblock_num BIGINT COMMENT 'Number of the miniblock, as far as it can be read',

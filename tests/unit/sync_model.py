@@ -10,7 +10,7 @@ from chainlake.sync import rules
 from chainlake.sync.fetch import Budget, Fetched, Head, Unsettled, fetch
 from chainlake.sync.messages import Answer, read_answer
 from chainlake.sync.miniblock import Block, open_miniblock
-from chainlake.sync.service import IsKnown, Refused, StreamService
+from chainlake.sync.service import Judge, Refused, StreamService
 from chainlake.sync.settle import settle_all
 
 Note = tuple[int, int, bytes, bool, bool]
@@ -83,8 +83,8 @@ class Synced:
         if outcome.state is not None:
             self.state = outcome.state
             self.writes += 1
-        self.gaps += [outcome.gap] if outcome.gap else []
-        self.quarantined += [outcome.quarantined] if outcome.quarantined else []
+        self.gaps += outcome.gaps
+        self.quarantined += outcome.quarantined
         if outcome.minipool:
             answer = read_answer(fetched.rest)
             for index, event in enumerate(answer.minipool):
@@ -156,9 +156,9 @@ class Flaky:
     def __init__(self, node: StreamNode, rng: random.Random, rate: float) -> None:
         self._node, self._rng, self.rate = node, rng, rate
 
-    def get_stream(self, stream_id: bytes, is_known: IsKnown) -> Answer:
+    def get_stream(self, stream_id: bytes, judge: Judge) -> Answer:
         self._maybe()
-        return self._node.get_stream(stream_id, is_known)
+        return self._node.get_stream(stream_id, judge)
 
     def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> list[Block]:
         self._maybe()

@@ -97,6 +97,37 @@ def test_a_node_that_has_trimmed_or_damaged_its_history_is_bettered_by_the_other
         rich.stop()
 
 
+def test_a_node_that_lags_is_passed_over_and_believed_only_if_all_do(node: StreamNode) -> None:
+    other = StreamNode()
+    other.streams = {ID: node.streams[ID].backup()}
+    lagging, ahead = RiverServer(other).start(), RiverServer(node).start()
+    try:
+        synced = Synced()
+        synced.sync(client([ahead]), ID)
+        node.grow(ID, 3)
+        synced.sync(client([ahead]), ID)
+        both = client([lagging, ahead])
+        synced.sync(both, ID)
+        assert len(synced.raw) == 2, "a node with less says nothing about the stream"
+        node.grow(ID, 1, minipool=1)
+        other.grow(ID, 1)
+        synced.sync(both, ID)
+        assert synced.cases == ["first", "follows", "follows"] and synced.events[-1] == node.streams[ID].minipool[0][2:34]
+        ahead.failing = 99
+        with pytest.raises(Refused, match=r"older than what was seen; .* unavailable"):
+            synced.sync(client([lagging, ahead], retries=0), ID)
+        ahead.failing = 0
+        node.streams = {ID: other.streams[ID].backup()}
+        other.streams[ID].miniblocks.pop()
+        synced.sync(both, ID)
+        assert synced.cases[3:] == ["behind"] and synced.head is not None and synced.head.seen_gen == 14, "the further one tells"
+        synced.sync(both, ID)
+        assert len(synced.raw) == 4
+    finally:
+        lagging.stop()
+        ahead.stop()
+
+
 def test_a_slow_node_times_out_and_the_next_one_answers(servers: list[RiverServer]) -> None:
     servers[0].slow = 8
     started, asked = time.monotonic(), client(servers, timeout=1)
@@ -147,6 +178,23 @@ def test_a_whole_life_over_the_network(node: StreamNode, servers: list[RiverServ
     synced.sync(asked, ID)
     assert [synced.cases[0], *dict.fromkeys(synced.cases[1:])] == ["first", "follows", "rewound", "recreated"]
     assert len(set(synced.events)) == len(synced.events)
+
+
+def test_pages_are_asked_for_only_where_there_is_a_gap(node: StreamNode, servers: list[RiverServer]) -> None:
+    asked, synced, calls = client(servers, page_size=4), Synced(), servers[0].calls
+    synced.sync(asked, ID)
+    calls.clear()
+    node.grow(ID, 2)
+    synced.sync(asked, ID)
+    assert calls == {"GetStream": 1} and synced.cases[-1] == "follows", "case A: the answer reaches back to what was delivered"
+    node.grow(ID, 20)
+    calls.clear()
+    synced.sync(asked, ID)
+    assert node.streams[ID].snapshot == 30 and calls == {"GetStream": 1, "GetMiniblocks": 4}, "case B: 15 to 29, in pages of 4"
+    assert synced.events == [e.hash for one in node.streams[ID].miniblocks[10:] for e in Block(one.raw).opened.events]
+    calls.clear()
+    synced.sync(asked, ID)
+    assert calls == {"GetStream": 1} and len(synced.raw) == 3
 
 
 def test_controls_refuse_what_they_do_not_understand(servers: list[RiverServer]) -> None:

@@ -17,6 +17,8 @@ from chainlake.sync import decode
 from chainlake.sync.fetching import Order
 from chainlake.sync.fold import fold
 from chainlake.sync.miniblock import open_miniblock
+from chainlake.sync.rules import CASES
+from chainlake.sync.summary import COLUMNS, number_passes
 from tests.unit.sources_reading import good, read_batch
 
 Rows = list[dict[str, Any]]
@@ -119,6 +121,15 @@ def test_recorded_pages_fill_a_gap(tmp_path: Path) -> None:
     out = folded(answers, marks, stream_id)
     assert [one["miniblock_num"] for one in out["delivered"] if one["delivered"]] == list(range(10, 27))
     assert out["gaps"] == [] and [one["historical"] for one in out["delivered"]][-13:] == [True] * 13
+    (folder / f"{stream_id.hex()}.20-27.bin").write_bytes(node.page(stream_id, 23, 27))
+    twice = folded(*bronze(good(read_batch("river", [str(tmp_path)]))), stream_id)
+    numbers = [one["miniblock_num"] for one in twice["delivered"]]
+    assert numbers == [one["miniblock_num"] for one in out["delivered"]] and twice["gaps"] == twice["quarantined"] == []
+    (folder / f"{stream_id.hex()}.20-27.bin").unlink()
+    (folder / f"{stream_id.hex()}.18-25.bin").unlink()
+    out = folded(*bronze(good(read_batch("river", [str(tmp_path)]))), stream_id)
+    assert [(gap["from_miniblock"], gap["to_miniblock"], gap["reason"]) for gap in out["gaps"]] == [(18, 22, "not recorded")]
+    assert [one["miniblock_num"] for one in out["delivered"]][-9:] == [14, 15, 16, 17, *range(22, 27)]
     (folder / f"{stream_id.hex()}.bin").unlink()
     assert "is a page without the answer" in read_batch("river", [str(tmp_path)])[-1].reason  # type: ignore[union-attr]
     (folder / f"{stream_id.hex()}.bin").write_bytes(node.answer(stream_id))
@@ -126,6 +137,19 @@ def test_recorded_pages_fill_a_gap(tmp_path: Path) -> None:
         page.unlink()
     out = folded(*bronze(good(read_batch("river", [str(tmp_path)]))), stream_id)
     assert [(gap["from_miniblock"], gap["to_miniblock"], gap["reason"]) for gap in out["gaps"]] == [(14, 25, "not recorded")]
+
+
+def test_offsets_go_on_from_the_pass_before_in_each_chain() -> None:
+    nothing = dict.fromkeys([*COLUMNS, "next_offset", *(f"case_{case}" for case in CASES)], 0)
+    counts = [
+        {**nothing, "_chain": "b", "_height": 6, "notifications": 2, "case_follows": 3},
+        {**nothing, "_chain": "a", "_height": 1, "notifications": 4},
+        {**nothing, "_chain": "b", "_height": 4, "next_offset": 11},
+        {**nothing, "_chain": "b", "_height": 5, "notifications": 7},
+    ]
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in number_passes(counts, {"a": (0, 1), "b": (4, 6)})]
+    assert [(row["_chain"], row["_height"], row["first_offset"]) for row in rows] == [("a", 1, 1), ("b", 5, 11), ("b", 6, 18)]
+    assert [row["cases"] for row in rows] == [{}, {}, {"follows": 3}]
 
 
 def test_events_keep_what_they_say(tmp_path: Path) -> None:

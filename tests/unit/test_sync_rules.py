@@ -213,8 +213,24 @@ def test_recordings_have_gaps_where_nothing_was_recorded() -> None:
     state = State(5, b"e" * 32, 3, 3)
     marks = (Mark(0, 9, b"i" * 32, b"h" * 32), Mark(1, 10, b"j" * 32, b"i" * 32))
     outcome = advance(state, Delivery(marks), Held())
-    assert outcome.gap == rules.Gap(5, 9, rules.NOT_RECORDED) and len(outcome.delivered) == 2
+    assert outcome.gaps == (rules.Gap(5, 9, rules.NOT_RECORDED),) and len(outcome.delivered) == 2
     assert outcome.state is not None and outcome.state.minipool_gen == 11
+
+
+def test_what_was_not_recorded_between_two_pages_is_a_gap_too_and_the_rest_is_delivered() -> None:
+    numbers = (5, 6, 9, 10, 14)
+    marks = tuple(Mark(at, number, bytes([number]) * 32, bytes([number - 1]) * 32) for at, number in enumerate(numbers))
+    outcome = advance(State(5, b"\x04" * 32, 3, 3), Delivery(marks, own=2), Held())
+    assert [one.mark.number for one in outcome.delivered] == list(numbers) and outcome.quarantined == ()
+    assert [(gap.first, gap.end) for gap in outcome.gaps] == [(7, 9), (11, 14)]
+    assert outcome.state is not None and (outcome.state.minipool_gen, outcome.state.first_miniblock) == (15, 14)
+
+
+def test_a_recorded_answer_that_was_out_of_order_is_delivered_from_its_snapshot() -> None:
+    marks = tuple(Mark(at, 10 + at, bytes([at]) * 32, bytes([at - 1]) * 32 if at else b"", at == 1) for at in range(4))
+    for index, first in ((0, 10), (1, 11), (3, 11), (9, 10)):
+        outcome = advance(None, Delivery(marks, snapshot=index), Held())
+        assert outcome.delivered[0].mark.number == first and len(outcome.delivered) == 14 - first
 
 
 @pytest.mark.parametrize(
@@ -226,8 +242,8 @@ def test_recordings_have_gaps_where_nothing_was_recorded() -> None:
     ],
 )
 def test_what_does_not_follow_is_refused(marks: tuple[Mark, ...], reason: str) -> None:
-    outcome = advance(State(5, b"e" * 32, 3, 3), Delivery(marks), Held())
-    assert len(outcome.delivered) == 1 and outcome.quarantined is not None and reason in outcome.quarantined.reason
+    outcome = advance(State(5, b"e" * 32, 3, 3), Delivery(marks, live=True), Held())
+    assert len(outcome.delivered) == 1 and len(outcome.quarantined) == 1 and reason in outcome.quarantined[0].reason
     assert outcome.state is not None and outcome.state.minipool_gen == 6 and not outcome.minipool
 
 

@@ -21,8 +21,9 @@ from chainlake.bench.scratch import scratch, stage_seconds
 from chainlake.bench.sync_planning import persist, plan
 from chainlake.demo.river_server import serve_alone
 from chainlake.errors import LakeError
-from chainlake.lake import Lake, open_lake, server
+from chainlake.lake import Lake, server
 from chainlake.lake.home import Home
+from chainlake.rehearsal import open_part
 
 CHAIN = "bench"
 STAGES = ("raw.sync", "bronze.sync", "gold.sync")
@@ -48,7 +49,7 @@ def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
     """All measurements, in a lake of its own that is removed afterwards. `size` is how many streams are persisted."""
     chosen = QUICK if quick else FULL
     with scratch(home) as (prefix, directory):
-        lake = open_lake(home, schema_prefix=prefix)
+        lake = open_part(STAGES, home, schema_prefix=prefix)
         with postgres() as peer:
             yield from planning(lake, home, peer, size or chosen.persisted)
             yield from steady(lake, peer, chosen, directory)

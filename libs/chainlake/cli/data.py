@@ -226,6 +226,9 @@ def _ingest(given: argparse.Namespace) -> int:
         emit_json(run_rows(done))
     else:
         emit(run_table(done))
+        for row in done.itertuples():
+            if row.status == "ok" and row.error:
+                emit(f"{row.chain}: {row.error}")
     bad = [row.error for row in done.itertuples() if row.status != "ok"]
     if bad:
         raise CheckFailed(f"{given.chain} stopped: {bad[0]}")

@@ -5,14 +5,11 @@ transaction, so whenever the process ends, the next one goes on with the first e
 """
 
 import argparse
-import os
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 
 from chainlake.lake import Lake, open_lake
-from chainlake.lake.failpoint import failpoint
+from chainlake.lake.failpoint import failpoint, run_and_die
 
 PAGE = 50
 TABLE = "CREATE TABLE IF NOT EXISTS done (offset INTEGER PRIMARY KEY, event_hash BLOB NOT NULL, historical INTEGER NOT NULL)"
@@ -41,19 +38,14 @@ def done(file: Path) -> list[tuple[int, bytes]]:
 
 def run(file: Path, chain: str, *, catalog: str = "", schema_prefix: str = "", die_after: int = 0) -> int:
     """The bot in a process of its own, which is killed after so many events if asked; how the process ended."""
-    command = [
-        sys.executable,
-        "-m",
-        "chainlake.demo.bot",
-        str(file),
-        chain,
-        "--catalog",
-        catalog,
-        "--schema-prefix",
-        schema_prefix,
-    ]
-    dying = {"LAKE_FAILPOINT": f"bot_after_event:{die_after}"} if die_after else {}
-    return subprocess.run(command, env={**os.environ, **dying}, check=False).returncode
+    code = f"from chainlake.demo import bot; bot.start({str(file)!r}, {chain!r}, {catalog!r}, {schema_prefix!r})"
+    return run_and_die(code, f"bot_after_event:{die_after}" if die_after else "")[0]
+
+
+def start(file: str, chain: str, catalog: str = "", schema_prefix: str = "") -> None:
+    """Open the lake, and work."""
+    lake = open_lake(catalog=catalog, schema_prefix=schema_prefix)
+    print(f"dealt with {work(lake, Path(file), chain)} events")
 
 
 def _last(database: sqlite3.Connection) -> int:
@@ -63,13 +55,12 @@ def _last(database: sqlite3.Connection) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Deal with the notifications of a chain of streams, each once.")
-    parser.add_argument("file", type=Path)
+    parser.add_argument("file")
     parser.add_argument("chain", nargs="?", default="")
     parser.add_argument("--catalog", default="")
     parser.add_argument("--schema-prefix", default="")
     given = parser.parse_args()
-    lake = open_lake(catalog=given.catalog, schema_prefix=given.schema_prefix)
-    print(f"dealt with {work(lake, given.file, given.chain)} events")
+    start(given.file, given.chain, given.catalog, given.schema_prefix)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from chainlake.demo.river import SNAPSHOT_EVERY, Stream
 from chainlake.sources import wire
 from chainlake.sync.messages import Answer, read_answer
 from chainlake.sync.miniblock import Block
-from chainlake.sync.service import IsKnown, Refused
+from chainlake.sync.service import Judge, Refused, anything
 
 
 class StreamNode:
@@ -58,7 +58,7 @@ class StreamNode:
         """A GetMiniblocksResponse."""
         return self._stream(stream_id).page(start, end, self.page_limit)
 
-    def get_stream(self, stream_id: bytes, is_known: IsKnown = lambda _: False) -> Answer:
+    def get_stream(self, stream_id: bytes, judge: Judge = anything) -> Answer:
         return read_answer(wire.message(self.answer(stream_id), 1))
 
     def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> list[Block]:

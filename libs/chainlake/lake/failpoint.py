@@ -36,7 +36,7 @@ def failpoint(name: str) -> None:
 
 def run_and_die(code: str, name: str) -> tuple[int, str]:
     """Run code in a process of its own that is killed at a failpoint: its exit code (-9, if it came that far) and its last
-    words."""
+    words. Without a name it lives."""
     environment = {**os.environ, "LAKE_FAILPOINT": name}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     return done.returncode, (done.stderr.strip().splitlines() or [""])[-1]

@@ -152,7 +152,7 @@ class RawRun(LaneRun):
         output = Output(self.tables(blocks))
         self.write({self.chain: (action.base, action.height)}, output, {self.chain: action.hash}, timings)
 
-    def tables(self, blocks: DataFrame) -> dict[str, DataFrame]:
+    def tables(self, blocks: DataFrame) -> dict[str, DataFrame | None]:
         """What blocks as read become."""
         return {"raw.blocks": blocks.drop("transactions"), "raw.transactions": transactions_of(blocks)}
 

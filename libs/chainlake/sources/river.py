@@ -179,21 +179,22 @@ def _answers(folder: str) -> list[_Answer]:
                 f"{os.path.join(folder, min(names)[1])} is a page without the answer {stream}{SUFFIX} that it belongs to"
             )
         answer = _answer(folder, min(names)[1])
-        pages = [_page(folder, name) for start, name in sorted(names) if start >= 0]
+        pages = [_page(folder, name) for start, name in sorted(names)[1:]]
         answers.append(_behind(pages, answer) if pages else answer)
     return answers
 
 
-def _behind(pages: list[tuple[bytes, list[tuple[bytes, bytes]]]], answer: _Answer) -> _Answer:
-    before = [miniblock for _, miniblocks in pages for miniblock in miniblocks]
+def _behind(pages: list[tuple[bytes, list[bytes]]], answer: _Answer) -> _Answer:
+    """An answer behind the miniblocks of its pages, whichever order these came in."""
+    before = _ordered([miniblock for _, miniblocks in pages for miniblock in miniblocks])
     digest = hashlib.sha256(answer.digest + b"".join(digest for digest, _ in pages)).digest()
     return _Answer(answer.stream_id, digest, [*before, *answer.miniblocks], answer.rest, len(before))
 
 
-def _page(folder: str, name: str) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+def _page(folder: str, name: str) -> tuple[bytes, list[bytes]]:
     data = _contents(os.path.join(folder, name))
     try:
-        return hashlib.sha256(data).digest(), _ordered(wire.messages(data, PAGE_MINIBLOCKS))
+        return hashlib.sha256(data).digest(), wire.messages(data, PAGE_MINIBLOCKS)
     except BadInput as error:
         raise BadInput(f"{os.path.join(folder, name)} is not a GetMiniblocksResponse: {error}") from None
 

@@ -2,7 +2,7 @@
 
 What a node does not answer, answers with an error or unsoundly, the next one is asked for. When none is left, all are asked again
 after growing, jittered pauses, a bounded number of times. Only what every node says is believed of the bad: that there is no such
-stream, that old miniblocks are gone, that a miniblock is unsound.
+stream, that old miniblocks are gone, that a miniblock is unsound, that the stream is not as far as it was.
 
 Thousands of streams share a client. So a node that could not be reached is asked last for a while, and once many requests in a
 row have reached none, the rest are refused at once: the next run will ask again.
@@ -31,12 +31,13 @@ from chainlake.sync.messages import (
     read_answer,
 )
 from chainlake.sync.miniblock import Block
-from chainlake.sync.service import IsKnown, Refused
+from chainlake.sync.service import LAGS, NEW, Judge, Refused, anything
 from chainlake.sync.turns import Turns
 
 SERVICE = "/river.StreamService/"
 MAX_RESPONSE = 256 << 20
 SILENT_SECONDS, UNHEARD = 30.0, 32
+FAR = 1 << 62
 FINAL_CODES = ("not_found", "invalid_argument", "unauthenticated", "permission_denied", "unimplemented", "failed_precondition")
 
 Found = TypeVar("Found")
@@ -90,12 +91,16 @@ class ConnectClient:
         self._silent_until = [0.0] * len(urls)
         self._unheard = 0
 
-    def get_stream(self, stream_id: bytes, is_known: IsKnown = lambda _: False) -> Answer:
+    def get_stream(self, stream_id: bytes, judge: Judge = anything) -> Answer:
         def read(data: bytes) -> Answer:
             answer = read_answer(wire.message(data, RESPONSE_STREAM))
             if not answer.miniblocks:
                 raise Passing("answered without a miniblock")
-            if not is_known(answer) and (reason := unsound(answer.miniblocks)):
+            verdict = judge(answer)
+            if verdict == LAGS:
+                last = answer.miniblocks[-1].opened.number
+                raise Doubtful(f"has nothing behind miniblock {last}, which is older than what was seen", answer, FAR - last)
+            if verdict == NEW and (reason := unsound(answer.miniblocks)):
                 raise Doubtful(reason, answer, 1)
             return answer
 
@@ -119,7 +124,7 @@ class ConnectClient:
             if not page:
                 raise Passing(f"answered without the miniblocks from {start} on")
             if reason := unsound(page):
-                raise Doubtful(reason, page, 1 << 62)
+                raise Doubtful(reason, page, FAR)
             first = page[0].opened.number
             if not start <= first < end:
                 raise Passing(f"answered with miniblock {first}, not with those from {start} to {end - 1}")

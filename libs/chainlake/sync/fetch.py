@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from chainlake.sync.messages import Answer
 from chainlake.sync.miniblock import Block, Miniblock
-from chainlake.sync.service import StreamService
+from chainlake.sync.service import KNOWN, LAGS, NEW, StreamService
 
 UNSOUND = bytes(32)
 
@@ -83,6 +83,19 @@ class Fetched:
 
 
 @dataclass(frozen=True, slots=True)
+class Came:
+    """What was asked for: the pages of a gap, and what the answer itself holds behind it (`reached`: they meet). Beside it, the
+    genesis to know a new stream by, and what is spoilt of miniblocks that we have."""
+
+    answer: Answer
+    gap: Sequence[Block]
+    own: Sequence[Block]
+    reached: bool = True
+    genesis: Sequence[Block] = ()
+    spoilt: Sequence[Block] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Unsettled:
     """The answer does not follow our head: (number, hash) of what the server showed, in order."""
 
@@ -94,26 +107,29 @@ def fetch(
 ) -> Fetched | Unsettled | None:
     """What is new of a stream, as far as the budget goes; None if nothing is."""
 
-    def is_known(told: Answer) -> bool:
-        return head is not None and bool(head.prev_hash) and base is None and _is_known(told, head)
+    def judge(told: Answer) -> str:
+        return NEW if head is None or not head.prev_hash else _judged(told, head, base is None)
 
-    answer = service.get_stream(stream_id, is_known)
-    if is_known(answer):
+    answer = service.get_stream(stream_id, judge)
+    if judge(answer) == KNOWN:
         return None
     if head is None or not head.prev_hash:
         return _first(service, stream_id, answer, head)
     own = answer.miniblocks
+    if base is not None:
+        gap, reached = _gap(service, stream_id, base, own[0].opened, budget)
+        at = next((place for place, one in enumerate(own) if one.opened.number >= base.number), len(own))
+        return _taken(head, Came(answer, gap, own[at:] if reached else (), reached), base=base)
     ours = Base(head.minipool_gen - 1, head.prev_hash)
-    if base is None and not own[0].opened.problem and own[0].opened.number <= head.minipool_gen and not _meets(own, ours):
+    new = _meeting(own, ours)
+    if new is not None:
+        return _taken(head, Came(answer, (), own[new:], spoilt=_spoilt(own[:new], ours)), ours)
+    if not own[0].opened.problem and own[0].opened.number <= head.minipool_gen:
         return Unsettled(tuple(one.place for one in own))
-    gap, reached = _gap(service, stream_id, base or ours, own[0].opened, budget)
-    if base is None and gap and not gap[0].opened.problem and not _follows(gap[0].opened, ours):
+    gap, reached = _gap(service, stream_id, ours, own[0].opened, budget)
+    if gap and not gap[0].opened.problem and not _follows(gap[0].opened, ours):
         return Unsettled(tuple(one.place for one in own))
-    if base is None:
-        new = [one for one in own if one.opened.number > ours.number or one.opened.problem] if reached else []
-        return _taken(head, gap, new, answer, reached, ours)
-    again = [one for one in own if one.opened.number >= base.number] if reached else []
-    return _taken(head, gap, again, answer, reached, None, base)
+    return _taken(head, Came(answer, gap, own if reached else (), reached), ours)
 
 
 def pages(service: StreamService, stream_id: bytes, start: int, end: int) -> Iterator[Sequence[Block]]:
@@ -121,7 +137,7 @@ def pages(service: StreamService, stream_id: bytes, start: int, end: int) -> Ite
     server has nothing more below `end`."""
     at = start
     while at < end:
-        page = service.get_miniblocks(stream_id, at, end)
+        page = [one for one in service.get_miniblocks(stream_id, at, end) if one.opened.number < end]
         if not page:
             return
         yield page
@@ -144,7 +160,7 @@ def _first(service: StreamService, stream_id: bytes, answer: Answer, head: Head 
     index = answer.snapshot_index if answer.snapshot_index < len(answer.miniblocks) else 0
     own = answer.miniblocks[index:]
     genesis = [] if own[0].opened.number <= 0 else _genesis(service, stream_id, answer.miniblocks[0])
-    return _taken(head, genesis, own, answer, True, None, first=True)
+    return _taken(head, Came(answer, (), own, genesis=genesis))
 
 
 def _genesis(service: StreamService, stream_id: bytes, known: Block) -> list[Block]:
@@ -153,15 +169,33 @@ def _genesis(service: StreamService, stream_id: bytes, known: Block) -> list[Blo
     return [one for one in found[:1] if one.opened.number == 0 and not one.opened.problem]
 
 
-def _is_known(answer: Answer, head: Head) -> bool:
-    """The node stands where it stood, and its minipool holds nothing new."""
-    same = (answer.minipool_gen, answer.prev_hash) == (head.seen_gen, head.seen_hash)
-    return same and head.whole and head.minipool.issuperset(event.hash for event in answer.minipool)
+def _judged(answer: Answer, head: Head, may_be_known: bool) -> str:
+    """Known: the node stands where it stood, and its minipool holds nothing new. It lags if it has not even what we have."""
+    same = answer.standing == (head.seen_gen, head.seen_hash)
+    if may_be_known and same and head.whole and head.minipool.issuperset(event.hash for event in answer.minipool):
+        return KNOWN
+    last = answer.miniblocks[-1].opened
+    return LAGS if not last.problem and last.number + 1 < head.minipool_gen else NEW
 
 
-def _meets(own: Sequence[Block], ours: Base) -> bool:
-    """The answer holds our head, or begins right behind it."""
-    return any(one.place == (ours.number, ours.hash) for one in own) or _follows(own[0].opened, ours)
+def _meeting(own: Sequence[Block], ours: Base) -> int | None:
+    """Where in an answer that which follows our head begins; None if the answer does not meet it."""
+    for place, one in enumerate(own):
+        if one.place == (ours.number, ours.hash):
+            return place + 1
+        if not one.opened.problem and (one.opened.number, one.opened.prev_hash) == (ours.number + 1, ours.hash):
+            return place
+    return None
+
+
+def _spoilt(old: Sequence[Block], ours: Base) -> list[Block]:
+    """The highest miniblock up to our head that is no longer what it was when we took it, and our head to tell it by."""
+    wanted = (ours.number, ours.hash)
+    for one in reversed(old):
+        if one.opened.problem or one.place != wanted:
+            return [one] if one is old[-1] else [one, old[-1]]
+        wanted = (one.opened.number - 1, one.opened.prev_hash)
+    return []
 
 
 def _follows(block: Miniblock, base: Base) -> bool:
@@ -182,34 +216,35 @@ def _gap(service: StreamService, stream_id: bytes, base: Base, first: Miniblock,
     return found, not found or found[-1].opened.number + 1 == first.number
 
 
-def _taken(
-    head: Head | None,
-    gap: Sequence[Block],
-    own: Sequence[Block],
-    answer: Answer,
-    reached: bool,
-    follow: Base | None,
-    base: Base | None = None,
-    first: bool = False,
-) -> Fetched | None:
-    """The sound miniblocks, and the first unsound one as evidence unless we have it."""
-    skipped = len(gap) if first else 0
-    blocks = [*gap, *own]
-    sound = _sound(blocks[skipped:], follow) + skipped
-    refused = hashlib.sha256(blocks[sound].raw).digest() if sound < len(blocks) else None
-    known = head.refused if head else None
-    blocks = blocks[: sound + (refused is not None and refused != known)]
-    if refused is not None and len(blocks) == skipped:
+def _taken(head: Head | None, came: Came, follow: Base | None = None, base: Base | None = None) -> Fetched | None:
+    """The sound miniblocks, and as evidence the first unsound one and what is spoilt of those that we have, unless it was taken
+    before."""
+    blocks = [*came.gap, *came.own]
+    sound = _sound(blocks, follow)
+    bad = blocks[sound : sound + 1]
+    evidence = [*came.spoilt[:1], *bad]
+    refused = hashlib.sha256(b"".join(one.raw for one in evidence)).digest() if evidence else None
+    is_new = refused is not None and refused != (head.refused if head else None)
+    repeated = sum(one.place == (base.number, base.hash) for one in blocks[:1]) if base else 0
+    if bad and sound == repeated and not is_new:
         return None
-    whole = reached and refused is None
-    last = blocks[sound - 1].opened if sound > skipped else None
+    trusted = [*came.genesis, *blocks[:sound]]
+    genesis = next((one.opened.hash for one in trusted if one.opened.number == 0), None)
+    spoilt = came.spoilt if is_new else ()
+    rows = [(one, one.opened.hash) for one in came.genesis]
+    rows += [(one, UNSOUND if place == 0 else one.opened.hash) for place, one in enumerate(spoilt)]
+    rows += [(one, one.opened.hash) for one in blocks[:sound]]
+    rows += [(one, UNSOUND) for one in bad if is_new]
+    ahead = len(came.genesis) + len(spoilt)
+    whole = came.reached and not bad
+    last = blocks[sound - 1].opened if sound else None
     return Fetched(
-        tuple(one.raw for one in blocks),
-        tuple(one.opened.hash if place < sound else UNSOUND for place, one in enumerate(blocks)),
-        min(len(gap), len(blocks)),
-        answer.rest if whole else b"",
+        tuple(one.raw for one, _ in rows),
+        tuple(hash_ for _, hash_ in rows),
+        min(ahead + len(came.gap), len(rows)),
+        came.answer.rest if whole else b"",
         head is not None and not head.whole and head.refused is None,
-        _head_after(head, last, base, answer, blocks, refused, whole),
+        _head_after(head, last, base, came.answer, genesis, refused, whole),
     )
 
 
@@ -237,16 +272,14 @@ def _head_after(
     last: Miniblock | None,
     base: Base | None,
     answer: Answer,
-    blocks: Sequence[Block],
+    genesis: bytes | None,
     refused: bytes | None,
     whole: bool,
 ) -> Head:
-    genesis = next((one.opened.hash for one in blocks if one.opened.number == 0 and not one.opened.problem), None)
     events = frozenset(event.hash for event in answer.minipool) if whole else frozenset()
-    seen = (answer.minipool_gen, answer.prev_hash)
     if head is None:
-        head = Head(0, b"", genesis, *seen)
+        head = Head(0, b"", genesis, *answer.standing)
     behind = base is not None and last is not None and (last.number, last.hash) == (base.number, base.hash)
     stays = last is None or (behind and last.number < head.minipool_gen - 1)
     place = (head.minipool_gen, head.prev_hash) if stays or last is None else (last.number + 1, last.hash)
-    return Head(*place, genesis or head.genesis_hash, *seen, events, refused, whole)
+    return Head(*place, genesis or head.genesis_hash, *answer.standing, events, refused, whole)

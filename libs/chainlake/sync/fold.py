@@ -242,8 +242,7 @@ class _Folding:
         if outcome.state is not None:
             last = mine[outcome.delivered[-1].mark.place] if outcome.delivered else None
             self._states.rows.append((answer, *[getattr(outcome.state, name) for name in STATE], last))
-        if outcome.gap is not None:
-            self._gaps.rows.append((answer, outcome.gap.first, outcome.gap.end, outcome.gap.reason))
-        if outcome.quarantined is not None:
-            mark, reason = outcome.quarantined
+        for gap in outcome.gaps:
+            self._gaps.rows.append((answer, gap.first, gap.end, gap.reason))
+        for mark, reason in outcome.quarantined:
             self._quarantined.rows.append((mine[mark.place], mark.number, mark.hash, reason))

@@ -28,6 +28,15 @@ class Answer:
     prev_hash: bytes
     rest: bytes
 
+    @property
+    def standing(self) -> tuple[int, bytes]:
+        """Where the node stands: number of the next miniblock, hash of the last. By its cookie; if that is not about the last
+        miniblock sent, by that one."""
+        last = self.miniblocks[-1]
+        if self.prev_hash and self.prev_hash in last.raw:
+            return self.minipool_gen, self.prev_hash
+        return last.opened.number + 1, last.opened.hash
+
 
 class EventFields(NamedTuple):
     """What an event says of itself."""

@@ -28,7 +28,7 @@ from chainlake.sync.client import ConnectClient, asking
 from chainlake.sync.fetch import Base
 from chainlake.sync.fetching import FETCHED, HEAD_COLUMNS, HEADS, POSTPONED, REFUSED, TAKEN, UNSETTLED, Order, head_of
 from chainlake.sync.service import Refused
-from chainlake.sync.settle import settle_all
+from chainlake.sync.settle import left_line, settle_all
 
 HEADS_TABLE = "raw.stream_heads"
 MAX_GAP_COMMIT = 20_000
@@ -54,7 +54,7 @@ class PassRun(RawRun):
         self.chain = chain
         self.nodes = tuple(nodes(info.source))
         self.asked = stream_ids(info.options)
-        self.all_streams, self.refused = len(self.asked), 0
+        self.all_streams, self.refused, self.had = len(self.asked), 0, 0
         self.exhausted = False
         secrets = {name: value for url in self.nodes for name, value in environment(url, info.options).items()}
         self.given = {**info.options, **secrets}
@@ -81,10 +81,9 @@ class PassRun(RawRun):
     def expected(self) -> int | None:
         return super().expected() if not self.nodes else None
 
-    def tables(self, blocks: DataFrame) -> dict[str, DataFrame]:
+    def tables(self, blocks: DataFrame) -> dict[str, DataFrame | None]:
         """Recordings need no heads: nothing is planned by them."""
-        heads = self.lake.spark.createDataFrame([], f"_chain string, _height bigint, stream_id binary, {HEADS}")
-        return {**super().tables(blocks), HEADS_TABLE: heads}
+        return {**super().tables(blocks), HEADS_TABLE: None}
 
     def _is_at_end(self) -> bool:
         return self.to_height is not None and self._height() >= self.to_height
@@ -121,11 +120,19 @@ class PassRun(RawRun):
         known = {key: head for key, head in heads.items() if head is not None}
         bases = settle_all(client, known, places, self._held_hashes, asking(self.given).page_size)
         good = {key: base for key, base in bases.items() if isinstance(base, Base)}
+        if good:
+            self._warn(left_line(known, places, good))
         rows = [(key, base.number, base.hash, base.start) for key, base in good.items()]
         wanted = self._wanted(list(good)).drop(*(name for name, _ in _base_types()))
         wanted = wanted.join(self.lake.spark.createDataFrame(rows, BASES), "stream_id")
         refused = [_refused(key, base) for key, base in bases.items() if isinstance(base, Refused)]
         return self._fetched(wanted, len(good)), refused
+
+    def _warn(self, what: str) -> None:
+        """Say it in the log, and in what the run returns; it goes on."""
+        self.progress.phase("warning", 0.0, chain=self.chain, what=what)
+        summary = self.summaries[self.chain]
+        summary.error = "; ".join(filter(None, (summary.error, what)))
 
     def _held_hashes(self, hashes: Sequence[bytes]) -> set[bytes]:
         """Those of the hashes that raw holds a miniblock of."""
@@ -136,12 +143,13 @@ class PassRun(RawRun):
     def _commit_pass(self, frames: Sequence[DataFrame], rows: Sequence[Any], asked: int, timings: Timings) -> None:
         refused = [row for row in rows if row["status"] == REFUSED]
         taken = sorted((row for row in rows if row["status"] == TAKEN), key=lambda row: bytes(row["stream_id"]))
-        if len(refused) == asked:
+        self.had += asked - len(refused)
+        if not self.had:
             raise Unavailable(f"no stream of {self.chain} can be had: {refused[0]['reason']}")
         self.refused += len(refused)
         if refused:
             some = f"{self.refused} of {self.all_streams} streams could not be had now"
-            self.summaries[self.chain].error = f"{some}, such as {bytes(refused[0]['stream_id']).hex()}: {refused[0]['reason']}"
+            self._warn(f"{some}, such as {bytes(refused[0]['stream_id']).hex()}: {refused[0]['reason']}")
         more = [row for row in rows if row["status"] == POSTPONED or (row["status"] == TAKEN and row["more"])]
         self.asked = [bytes(row["stream_id"]) for row in more] + self.asked
         self.exhausted = not self.asked
@@ -177,7 +185,8 @@ class PassRun(RawRun):
             "_chain", "_height", F.col("hash").alias("block_hash"), "parent_hash", "timestamp", "source", "position"
         )
         heads = fetched.select(F.lit(self.chain).alias("_chain"), F.lit(height).alias("_height"), "stream_id", *HEAD_COLUMNS)
-        tables = {"raw.blocks": blocks, "raw.transactions": miniblocks.crossJoin(F.broadcast(about)), HEADS_TABLE: heads}
+        came = miniblocks.crossJoin(F.broadcast(about)) if at else None
+        tables = {"raw.blocks": blocks, "raw.transactions": came, HEADS_TABLE: heads}
         self.write({self.chain: (height - 1, height)}, Output(tables), {self.chain: mark}, timings)
 
 

@@ -13,7 +13,8 @@ and we have in common, and deliver what comes after it.
 | unknown, our history is gone | duplicate | from the snapshot on, flagged |
 
 Miniblocks that nobody has any more are a gap, which stays visible. A miniblock that is unsound is put into quarantine, and the
-stream stops before it until a sound one comes. State moves only with what was delivered.
+stream stops before it until a sound one comes. One that was sound when it was delivered and no longer is goes there too, but
+stops nothing: what follows is linked to what we hold. State moves only with what was delivered.
 """
 
 from collections.abc import Sequence
@@ -107,8 +108,8 @@ class Outcome(NamedTuple):
     state: State | None
     delivered: tuple[Delivered, ...] = ()
     genesis: Mark | None = None
-    gap: Gap | None = None
-    quarantined: Quarantined | None = None
+    gaps: tuple[Gap, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
     minipool: bool = False
 
 
@@ -124,27 +125,38 @@ class Agreement(NamedTuple):
 def advance(state: State | None, delivery: Delivery, history: History) -> Outcome:
     """The outcome of a delivery. The caller leaves out events whose hash was delivered before."""
     if not delivery.marks:
-        return Outcome(FOLLOWS, None, minipool=state is not None and state.stopped is None and delivery.whole)
+        return _nothing_new(state, delivery)
     found = agree(state, delivery, history)
+    spoilt = _spoilt(state, delivery.marks[: found.start], found.base, history) if state is not None and found.base else ()
     if state is not None and state.stopped is None and found.case == FOLLOWS and found.start == len(delivery.marks):
-        return Outcome(FOLLOWS, None, minipool=delivery.whole)  # nothing new, as with most streams
+        return Outcome(FOLLOWS, None, quarantined=spoilt, minipool=delivery.whole)  # nothing new, as with most streams
     before = state if state is not None and state.prev_miniblock_hash is not None else None
-    sound, quarantined = _sound(delivery.marks[found.start :], found.base)
-    old = found.case != FOLLOWS or delivery.catch_up or not delivery.whole or found.gap is not None
+    sound, holes, bad = _sound(delivery.marks[found.start :], found.base, delivery.live)
+    gaps = (*filter(None, [found.gap if sound else None]), *holes)
+    old = found.case != FOLLOWS or delivery.catch_up or not delivery.whole or bool(gaps)
     old = old or (found.start < delivery.own and bool(sound))
     delivered = tuple(Delivered(mark, old, found.case == DUPLICATE) for mark in sound)
-    after = _state_after(before, found, delivery, sound, quarantined)
-    if quarantined is not None and state is not None and state.stopped == quarantined.reason:
-        quarantined = None  # it is there already
+    after = _state_after(before, found, delivery, sound, bad)
+    if after is not None and holes:
+        after = replace(after, first_miniblock=holes[-1].end)
+    is_known = bad is not None and state is not None and state.stopped == bad.reason
     return Outcome(
         found.case,
         None if after == state else after,
         delivered,
         delivery.marks[0] if found.case == FIRST and sound and found.start and delivery.marks[0].number == 0 else None,
-        found.gap if sound else None,
-        quarantined,
+        gaps,
+        spoilt if bad is None or is_known else (*spoilt, bad),
         minipool=delivery.whole and after is not None and after.stopped is None,
     )
+
+
+def _nothing_new(state: State | None, delivery: Delivery) -> Outcome:
+    """No miniblock came. A node that was asked, and stands where we do, no longer has what stopped the stream."""
+    if state is None or not delivery.whole:
+        return Outcome(FOLLOWS, None)
+    after = replace(state, stopped=None) if state.stopped and state.prev_miniblock_hash and delivery.live else None
+    return Outcome(FOLLOWS, after, minipool=(after or state).stopped is None)
 
 
 def agree(state: State | None, delivery: Delivery, history: History) -> Agreement:
@@ -153,26 +165,47 @@ def agree(state: State | None, delivery: Delivery, history: History) -> Agreemen
     if state is None or state.prev_miniblock_hash is None:
         return Agreement(FIRST, _snapshot_place(delivery), None)
     for at in range(len(marks) - 1, -1, -1):
-        mark = marks[at]
-        if not _holds(state, history, mark.number, mark.hash):
+        base = _common(state, history, marks[at], delivery.whole)
+        if base is None:
             continue
-        case = _case(state, mark.number, mark.hash, at == len(marks) - 1)
-        if case == REWOUND and _is_gone(state, history, mark.number + 1, marks[-1].number):
+        start = at + 1 if base[0] == marks[at].number else at
+        case = _case(state, *base, start == len(marks))
+        if case == REWOUND and _is_gone(state, history, base[0] + 1, marks[-1].number):
             return _flagged(delivery)
-        return Agreement(case, at + 1, (mark.number, mark.hash))
+        return Agreement(case, start, base)
     first = marks[0]
-    if first.number > 0 and _holds(state, history, first.number - 1, first.prev_hash):
-        return Agreement(_case(state, first.number - 1, first.prev_hash, False), 0, (first.number - 1, first.prev_hash))
     if first.number > state.minipool_gen:
         gap = Gap(state.minipool_gen, first.number, TRIMMED if delivery.live else NOT_RECORDED)
         return Agreement(FOLLOWS, 0, None, gap)
-    if first.number == 0 and not first.problem:
-        return Agreement(RECREATED, 0, None)
-    if first.problem and first.number in (-1, state.minipool_gen):
+    if first.problem:
         return Agreement(FOLLOWS, 0, (state.minipool_gen - 1, state.prev_miniblock_hash))
+    if first.number == 0:
+        return Agreement(RECREATED, 0, None)
     if _is_gone(state, history, first.number - 1, marks[-1].number):
         return _flagged(delivery)
     return Agreement(REWOUND, 0, None, Gap(0, first.number, DIVERGED))
+
+
+def _common(state: State, history: History, mark: Mark, whole: bool) -> tuple[int, bytes] | None:
+    """What a miniblock shows that we have in common with the server: itself, or the one it follows. An unsound one shows nothing
+    where it is what stops the stream."""
+    if mark.problem and not whole:
+        return None
+    if _holds(state, history, mark.number, mark.hash):
+        return mark.number, mark.hash
+    linked = not mark.problem and mark.number > 0 and _holds(state, history, mark.number - 1, mark.prev_hash)
+    return (mark.number - 1, mark.prev_hash) if linked else None
+
+
+def _spoilt(state: State, marks: Sequence[Mark], base: tuple[int, bytes], history: History) -> tuple[Quarantined, ...]:
+    """Miniblocks that were delivered, and are no longer what they were."""
+    found = []
+    for mark in marks:
+        is_same = (mark.number, mark.hash) == base or not history.knows(mark.number)
+        is_other = not is_same and not _holds(state, history, mark.number, mark.hash)
+        if reason := mark.problem or ("it is not the one that was delivered" if is_other else None):
+            found.append(Quarantined(mark, f"miniblock {_name(mark, None)}: {reason}"))
+    return tuple(found)
 
 
 def _holds(state: State, history: History, number: int, hash_: bytes) -> bool:
@@ -199,21 +232,33 @@ def _case(state: State, number: int, hash_: bytes, is_last: bool) -> str:
 
 
 def _snapshot_place(delivery: Delivery) -> int:
-    """Where the snapshot is; the first miniblock of the answer if it says nothing sensible."""
-    place = delivery.own + delivery.snapshot
-    return place if place < len(delivery.marks) else min(delivery.own, len(delivery.marks) - 1)
+    """Where the snapshot is, or the last one before: recordings may be out of order. The first miniblock of the answer if it says
+    nothing sensible."""
+    last = len(delivery.marks) - 1
+    if delivery.own + delivery.snapshot > last:
+        return min(delivery.own, last)
+    places = range(delivery.own + delivery.snapshot, delivery.own - 1, -1)
+    return next((place for place in places if delivery.marks[place].has_snapshot), min(delivery.own, last))
 
 
-def _sound(marks: Sequence[Mark], base: tuple[int, bytes] | None) -> tuple[list[Mark], Quarantined | None]:
-    """Miniblocks up to the first that is unsound or does not follow the one before."""
+def _sound(marks: Sequence[Mark], base: tuple[int, bytes] | None, live: bool) -> tuple[list[Mark], list[Gap], Quarantined | None]:
+    """Miniblocks up to the first that is unsound or does not follow the one before. One that came twice counts once; those that
+    were not recorded in between are gaps."""
     sound: list[Mark] = []
+    gaps: list[Gap] = []
+    came: set[tuple[int, bytes]] = set()
     for mark in marks:
-        reason = mark.problem or (_unlinked(mark, base) if base else None)
+        if not mark.problem and (mark.number, mark.hash) in came:
+            continue
+        hole = Gap(base[0] + 1, mark.number, NOT_RECORDED) if base and not live and mark.number > base[0] + 1 else None
+        reason = mark.problem or (_unlinked(mark, base) if base and hole is None else None)
         if reason:
-            return sound, Quarantined(mark, f"miniblock {_name(mark, base)}: {reason}")
+            return sound, gaps, Quarantined(mark, f"miniblock {_name(mark, base)}: {reason}")
+        gaps += [hole] if hole else []
         base = (mark.number, mark.hash)
+        came.add(base)
         sound.append(mark)
-    return sound, None
+    return sound, gaps, None
 
 
 def _unlinked(mark: Mark, base: tuple[int, bytes]) -> str | None:
@@ -244,6 +289,8 @@ def _state_after(
     reason = found.case if found.case not in (FIRST, FOLLOWS) else before.reset_reason
     if found.case == BEHIND:
         return replace(before, reset_reason=BEHIND, stopped=None)
+    if quarantined is not None and not sound:
+        return replace(before, stopped=stopped)
     last = (sound[-1].number, sound[-1].hash) if sound else found.base if found.case == REWOUND else None
     return State(
         minipool_gen=last[0] + 1 if last else before.minipool_gen,

@@ -7,7 +7,14 @@ from chainlake.errors import LakeError
 from chainlake.sync.messages import Answer
 from chainlake.sync.miniblock import Block
 
-IsKnown = Callable[[Answer], bool]
+NEW, KNOWN, LAGS = "new", "known", "lags"
+Judge = Callable[[Answer], str]
+"""What the caller thinks of an answer: it may bring something, brings nothing, or is older than what the caller has."""
+
+
+def anything(_: Answer) -> str:
+    """The judge who knows nothing yet."""
+    return NEW
 
 
 class Refused(LakeError):
@@ -17,9 +24,9 @@ class Refused(LakeError):
 class StreamService(Protocol):
     """The nodes of some streams, behind one face."""
 
-    def get_stream(self, stream_id: bytes, is_known: IsKnown) -> Answer:
-        """The stream from its last snapshot on, or from before it; at least one miniblock. An answer that `is_known` holds
-        nothing new, so its miniblocks need no check."""
+    def get_stream(self, stream_id: bytes, judge: Judge) -> Answer:
+        """The stream from its last snapshot on, or from before it; at least one miniblock. An answer that is known needs no
+        check of its miniblocks; one that lags is given only if no node has a newer one."""
         ...
 
     def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> Sequence[Block]:

@@ -26,11 +26,13 @@ def settled(head: Head, shown: Places, held: set[bytes]) -> Base | None:
 
 
 def walk_back(service: StreamService, stream_id: bytes, low: int, stride: int) -> Places | Refused:
-    """The places of up to `stride` miniblocks below `low`."""
+    """The places of up to `stride` miniblocks below `low`, as far as they are sound."""
     try:
-        return [one.place for page in pages(service, stream_id, max(0, low - stride), low) for one in page]
+        found = [one for page in pages(service, stream_id, max(0, low - stride), low) for one in page]
     except Refused as refusal:
         return refusal
+    sound = [one.place for one in found if not one.opened.problem]
+    return sound if sound or not found else Refused(f"miniblock {found[0].opened.number}: {found[0].opened.problem}")
 
 
 def settle_all(
@@ -59,3 +61,11 @@ def settle_all(
                 waiting[stream_id], lows[stream_id] = step, step[0][0]
         stride *= GROWTH
     return found
+
+
+def left_line(heads: Mapping[bytes, Head], shown: Mapping[bytes, Places], bases: Mapping[bytes, Base]) -> str:
+    """A warning about streams whose server no longer has what was seen of them: it went back, another way, or began anew."""
+    stream_id, base = next(iter(bases.items()))
+    common = f"both agree up to {base.number}" if base.number >= 0 else "both have nothing in common"
+    stands = f"its last miniblock is {shown[stream_id][-1][0]}, {heads[stream_id].minipool_gen - 1} was seen before"
+    return f"{len(bases)} streams no longer follow what was seen of them, such as {stream_id.hex()}: {stands}, {common}"

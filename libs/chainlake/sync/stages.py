@@ -1,7 +1,10 @@
-"""Streams on Spark: passes to checked events, events to notifications and the state that moves with them."""
+"""Streams on Spark: passes to checked events, events to notifications and the state that moves with them.
+
+Events are many and their payloads large, so what is delivered is decided by hashes and places alone, and kept miniblock by
+miniblock. Payloads are read once, when everything is known, and moved only to be written.
+"""
 
 from functools import reduce
-from operator import and_
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
@@ -10,9 +13,11 @@ from chainlake.lake.stage import Batch, Output, Stage
 from chainlake.sync import decode
 from chainlake.sync.checks import delivery_problems
 from chainlake.sync.fold import FOLDED, STATE, fold
-from chainlake.sync.rules import CASES
+from chainlake.sync.summary import PASSES, count_passes, exploded, number_passes
 
 STREAM = ["_chain", "stream_id"]
+KEY = [*STREAM, "event_hash"]
+MINIBLOCK = ["_chain", "_height", "stream_id", "minipool", "tx_index"]
 MARK = (
     "_height",
     "tx_index",
@@ -25,7 +30,8 @@ MARK = (
 )
 ANSWER = ("_height", "pages", "snapshot_index", "is_whole", "catch_up", "live", "passed_at")
 NONE = -1
-ORDER = ("minipool", "tx_index", "event_index")
+FEW = 200_000
+"""So many rows fit into the memory of every task, so that what they are joined with need not be moved."""
 
 
 def sync_stages() -> tuple[Stage, ...]:
@@ -65,7 +71,8 @@ def bronze(batch: Batch) -> Output:
     tx_index = F.explode(F.sequence("first_tx", F.col("first_tx") + F.col("miniblocks") - 1)).alias("tx_index")
     places = answers.filter("miniblocks > 0").select("_chain", "_height", "stream_id", tx_index)
     payloads = batch.read("raw.transactions").select("_chain", "_height", "tx_index", "payload")
-    placed = payloads.join(places, ["_chain", "_height", "tx_index"]).select(*decode.PLACE, "payload")
+    few = batch.rows("raw.transactions") <= FEW
+    placed = payloads.join(_near(places, few), ["_chain", "_height", "tx_index"]).select(*decode.PLACE, "payload")
     miniblocks = batch.keep(placed.mapInArrow(decode.miniblocks, decode.MINIBLOCKS))
     held = _events(miniblocks, F.col("tx_index"), F.col("miniblock_num"), F.lit(False))
     waiting = _events(answers, F.lit(NONE), F.col("minipool_gen"), F.lit(True))
@@ -93,19 +100,19 @@ def _events(frame: DataFrame, tx_index: Column, number: Column, minipool: Column
 def gold(batch: Batch) -> Output:
     """Deliver what is new of each stream, in order and once; the state moves with it."""
     folded = batch.keep(streams_of(batch).mapInArrow(fold, FOLDED))
-    delivered = _exploded(folded, "delivered")
+    delivered, bad = exploded(folded, "delivered"), _quarantined(batch, folded)
     news = batch.keep(_unseen(batch, _due(batch, folded, delivered)))
-    passes = _passes(batch, folded, news)
-    return Output(
-        {
-            "gold.stream_sync_state": _exploded(folded, "states"),
-            "gold.notifications": _numbered(news, passes),
-            "gold.sync_gaps": _exploded(folded, "gaps"),
-            "gold.sync_quarantine": _quarantined(batch, folded),
-            "gold.sync_miniblocks": delivered,
-            "gold.sync_passes": passes,
-        }
-    )
+    counts = count_passes(batch, folded, news, bad)
+    passes = batch.spark.createDataFrame(number_passes(counts, batch.ranges), PASSES)
+    frames = {
+        "gold.stream_sync_state": (exploded(folded, "states"), "state_writes"),
+        "gold.notifications": (_numbered(batch, news, passes), "notifications"),
+        "gold.sync_gaps": (exploded(folded, "gaps"), "gaps"),
+        "gold.sync_quarantine": (bad, "quarantined"),
+        "gold.sync_miniblocks": (delivered, "held"),
+    }
+    made = {table: frame if any(row[count] for row in counts) else None for table, (frame, count) in frames.items()}
+    return Output({**made, "gold.sync_passes": passes})
 
 
 def streams_of(batch: Batch) -> DataFrame:
@@ -115,7 +122,8 @@ def streams_of(batch: Batch) -> DataFrame:
     state = batch.state("gold.stream_sync_state", answers.select(*STREAM))
     numbers = came.select(*STREAM, F.explode(F.array("miniblock_num", F.col("miniblock_num") - 1)).alias("miniblock_num"))
     before = batch.snapshot.between("gold.sync_miniblocks", _before(batch))
-    ours = before.join(numbers.distinct(), [*STREAM, "miniblock_num"], "left_semi")
+    few = batch.rows("bronze.stream_miniblocks") <= FEW
+    ours = before.join(F.broadcast(numbers) if few else numbers.distinct(), [*STREAM, "miniblock_num"], "left_semi")
     parts = [
         answers.select(*STREAM, F.struct(*ANSWER).alias("answers")),
         came.select(*STREAM, F.struct(*MARK).alias("marks")),
@@ -131,73 +139,65 @@ def _before(batch: Batch) -> dict[str, tuple[int, int]]:
     return {chain: (-1, low) for chain, (low, _) in batch.ranges.items()}
 
 
-def _exploded(folded: DataFrame, name: str) -> DataFrame:
-    return folded.select(*STREAM, F.explode(name).alias("one")).select(*STREAM, "one.*")
+def _near(frame: DataFrame, few: bool) -> DataFrame:
+    """A frame to join with: if it has few rows, every task gets all of them."""
+    return F.broadcast(frame) if few else frame
 
 
 def _due(batch: Batch, folded: DataFrame, delivered: DataFrame) -> DataFrame:
-    """The events of what is delivered: of miniblocks, then of minipools."""
-    events = batch.read("bronze.stream_events").filter("problem IS NULL")
+    """Places and hashes of the events of what is delivered: of miniblocks, then of minipools."""
+    events = batch.read("bronze.stream_events").filter("problem IS NULL").select(*MINIBLOCK, "event_index", "event_hash")
     flags = delivered.filter("delivered").select("_chain", "_height", "tx_index", "historical", "duplicate")
-    held = events.filter("NOT minipool").join(flags, ["_chain", "_height", "tx_index"])
-    pools = _exploded(folded, "passes").filter("minipool").select(*STREAM, "_height")
-    waiting = events.filter("minipool").join(pools, [*STREAM, "_height"], "left_semi")
+    few = batch.rows("bronze.stream_miniblocks") <= FEW
+    held = events.filter("NOT minipool").join(_near(flags, few), ["_chain", "_height", "tx_index"])
+    pools = exploded(folded, "passes").filter("minipool").select(*STREAM, "_height")
+    few = batch.rows("bronze.stream_answers") <= FEW
+    waiting = events.filter("minipool").join(_near(pools, few), [*STREAM, "_height"], "left_semi")
     waiting = waiting.withColumns({"historical": F.lit(False), "duplicate": F.lit(False)})
     return held.select(waiting.columns).unionByName(waiting)
 
 
 def _unseen(batch: Batch, due: DataFrame) -> DataFrame:
-    """Events that were not delivered before: neither in this batch nor ever. What is flagged comes again all the same."""
-    first = Window.partitionBy(*STREAM, "event_hash").orderBy("duplicate", "_height", *ORDER)
-    due = due.withColumn("nth", F.row_number().over(first)).filter("nth = 1 OR duplicate").drop("nth")
-    before = batch.snapshot.between("gold.notifications", _before(batch)).select(
-        F.col("_chain").alias("b_chain"), F.col("stream_id").alias("b_stream"), F.col("event_hash").alias("b_hash")
+    """Miniblocks and minipools with the places of their events that were not delivered before: neither in this batch nor ever.
+    What is flagged comes again all the same."""
+    every = due.unionByName(_ever(batch).select(*KEY, F.lit(True).alias("seen")), allowMissingColumns=True)
+    first = Window.partitionBy(*KEY).orderBy(F.col("seen").isNull(), "duplicate", *MINIBLOCK[1:], "event_index")
+    every = every.repartition(*STREAM).withColumn("nth", F.row_number().over(first))  # all that follows is within a stream
+    new = every.filter("seen IS NULL AND (nth = 1 OR duplicate)")
+    places = F.sort_array(F.collect_list("event_index")).alias("places")
+    return new.groupBy(*MINIBLOCK, "historical", "duplicate").agg(places)
+
+
+def _ever(batch: Batch) -> DataFrame:
+    """Notifications of before that may be among those of the batch. Of a small batch a digest is shown to the whole history, so
+    that only what it may have in common has to be moved."""
+    before = batch.snapshot.between("gold.notifications", _before(batch))
+    if batch.rows("bronze.stream_events") > FEW:
+        return before
+    digest = F.xxhash64(*KEY).alias("digest")
+    wanted = batch.read("bronze.stream_events").select(digest)
+    return before.withColumn("digest", digest).join(F.broadcast(wanted), "digest", "left_semi")
+
+
+def _numbered(batch: Batch, news: DataFrame, passes: DataFrame) -> DataFrame:
+    """Offsets by pass, stream, and order within the stream; then what the events say. Rows are written in order of offset, for
+    those who read on from one."""
+    earlier = Window.partitionBy("_chain", "_height").orderBy(*MINIBLOCK[2:]).rowsBetween(Window.unboundedPreceding, -1)
+    start = F.col("first_offset") + F.coalesce(F.sum(F.size("places")).over(earlier), F.lit(0))
+    chosen = F.when(F.element_at("places", -1) >= F.size("places"), F.col("places"))  # else it is the first so many
+    starts = news.join(F.broadcast(passes.select("_chain", "_height", "first_offset")), ["_chain", "_height"]).select(
+        *MINIBLOCK, "historical", "duplicate", start.alias("start"), F.size("places").alias("many"), chosen.alias("chosen")
     )
-    same = [F.col("_chain") == F.col("b_chain"), F.col("stream_id") == F.col("b_stream"), F.col("event_hash") == F.col("b_hash")]
-    return due.join(before, reduce(and_, [*same, ~F.col("duplicate")]), "left_anti")
-
-
-def _passes(batch: Batch, folded: DataFrame, news: DataFrame) -> DataFrame:
-    """What each pass of the batch did, and where its notifications begin."""
-    at = ["_chain", "_height"]
-    parts = [
-        batch.read("raw.blocks").select(*at, F.col("timestamp").alias("passed_at")),
-        _exploded(folded, "passes").select(*at, "case"),
-        _exploded(folded, "delivered").filter("delivered").select(*at, "historical"),
-        _exploded(folded, "states").select(*at, F.lit(True).alias("state")),
-        news.select(*at, F.lit(True).alias("news")),
-    ]
-    every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts)
-    passes = every.groupBy(*at).agg(
-        F.max("passed_at").alias("passed_at"),
-        F.count("news").alias("notifications"),
-        F.count("historical").alias("miniblocks"),
-        F.count_if("historical").alias("historical"),
-        F.count("case").alias("streams"),
-        F.count("state").alias("state_writes"),
-        F.map_from_arrays(F.array(*map(F.lit, CASES)), F.array(*[F.count_if(F.col("case") == case) for case in CASES])).alias(
-            "cases"
-        ),
-    )
-    last = batch.snapshot.between("gold.sync_passes", {chain: (low - 1, low) for chain, (low, _) in batch.ranges.items()})
-    last = last.select("_chain", (F.col("first_offset") + F.col("notifications")).alias("next_offset"))
-    earlier = Window.partitionBy("_chain").orderBy("_height").rowsBetween(Window.unboundedPreceding, -1)
-    begun = F.coalesce("next_offset", F.lit(1)) + F.coalesce(F.sum("notifications").over(earlier), F.lit(0))
-    passes = passes.withColumn("cases", F.map_filter("cases", lambda _, streams: streams > 0))
-    return passes.join(F.broadcast(last), "_chain", "left").withColumn("first_offset", begun).drop("next_offset")
-
-
-def _numbered(news: DataFrame, passes: DataFrame) -> DataFrame:
-    """Offsets by pass, stream, and order within the stream."""
-    at = ["_chain", "_height"]
-    place = F.row_number().over(Window.partitionBy(*at).orderBy("stream_id", *ORDER))
-    starts = F.broadcast(passes.select(*at, "first_offset"))
-    return news.withColumn("place", place).join(starts, at).withColumn("offset", F.col("first_offset") + F.col("place") - 1)
+    few = batch.rows("bronze.stream_miniblocks") + batch.rows("bronze.stream_answers") <= FEW
+    events = batch.read("bronze.stream_events").filter("problem IS NULL").join(_near(starts, few), MINIBLOCK)
+    place = F.coalesce(F.array_position("chosen", F.col("event_index")), F.col("event_index") + 1)
+    events = events.withColumn("place", place).filter("place BETWEEN 1 AND many")
+    return events.withColumn("offset", F.col("start") + F.col("place") - 1).sortWithinPartitions("offset")
 
 
 def _quarantined(batch: Batch, folded: DataFrame) -> DataFrame:
     """Unsound miniblocks that stopped their stream, and unsound events of minipools."""
-    blocks = _exploded(folded, "quarantined").withColumn("event_index", F.lit(NONE))
+    blocks = exploded(folded, "quarantined").withColumn("event_index", F.lit(NONE))
     events = batch.read("bronze.stream_events").filter("problem IS NOT NULL")
     events = events.withColumns({"hash": F.col("event_hash"), "reason": F.col("problem")})
     return blocks.unionByName(events.select(*blocks.columns))
