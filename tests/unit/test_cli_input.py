@@ -69,6 +69,8 @@ COMET = ["ingest", "c", "--kind", "comet", "--from", ".", "--option"]
         (["sql", "SELECT 1", "--height", "x"], "height 'x'"),
         (["sql", "SELECT 1", "--at", "2026-13-01"], "'2026-13-01' is not a time"),
         (["sql", "SELECT 1", "--at", ""], "'' is not a time"),
+        (["sql", "SELECT 1", "--at", "0001-01-01T00:00:00+14:00"], "is not a time"),
+        (["sql", "SELECT 1", "--at", "9999-12-31T23:59:59-14:00"], "is not a time"),
         (["ingest", "c", "--kind", "evm", "--from", "x", "--option", "finalized"], "--option 'finalized': write it as key=value"),
         (["ingest", "c", "--kind", "evm", "--from", "x", "--option", "=true"], "--option '=true': write it as key=value"),
         (["demo", "--size", "huge"], "'huge' is not a demo size: choose one of tiny, small, medium, large"),

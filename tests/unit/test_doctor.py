@@ -213,6 +213,14 @@ def test_a_ledger_with_a_gap_is_told(tmp_path: Path) -> None:
     assert only(found, "ledger").level is Level.PROBLEM and "advances from 12 to 20" in only(found, "ledger").what
 
 
+def test_a_table_whose_log_is_empty_is_a_problem(tmp_path: Path) -> None:
+    home = made_lake(tmp_path, [commit_row(1, 0, 9)])
+    assert only(lake_state.lake(home, "", tables_dir()), "tables").level is Level.WARNING, "the others are not made yet"
+    (home / "warehouse" / "control" / "health" / "_delta_log" / "_staged_commits").mkdir(parents=True)
+    found = only(lake_state.lake(home, "", tables_dir()), "tables")
+    assert (found.level, found.what) == (Level.PROBLEM, "the log of control.health is empty")
+
+
 def test_control_tables_that_cannot_be_read_are_told(tmp_path: Path) -> None:
     home = made_lake(tmp_path, [commit_row(1, 0, 9)])
     for file in (home / "warehouse" / "control" / "ledger").glob("*.parquet"):

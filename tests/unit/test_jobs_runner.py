@@ -93,6 +93,21 @@ def test_retries_end(tmp_path: Path) -> None:
     assert (result.tasks[0].state, result.tasks[0].attempts) == (State.FAILED, 3)
 
 
+def test_what_was_refused_is_not_tried_again(tmp_path: Path) -> None:
+    """The same parameters would be refused again, only later."""
+
+    def refuse(notebook: Path, parameters: Mapping[str, str], copy: Path, *, home: Path, timeout_seconds: float) -> float:
+        raise NotebookFailed(notebook, 2, "backfill()", "BadInput: height 99 is above the head 19", copy)
+
+    def unreadable(notebook: Path, parameters: Mapping[str, str], copy: Path, *, home: Path, timeout_seconds: float) -> float:
+        raise BadInput("it is not a notebook")
+
+    for execute in (refuse, unreadable):
+        job = Job("words", "Words", {"who": "all"}, (task("a", retries=2),))
+        result = run_job(job, home=tmp_path, execute=execute)
+        assert (result.tasks[0].state, result.tasks[0].attempts) == (State.FAILED, 1)
+
+
 def test_a_timeout_is_its_own_state_and_not_retried_unless_asked(tmp_path: Path) -> None:
     notebooks = Notebooks(a=[NotebookTimedOut])
     result = run(notebooks, tmp_path, task("a", retries=3), task("b", "a"))

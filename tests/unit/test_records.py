@@ -5,7 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from chainlake.cli.jobs import is_built
 from chainlake.cli.main import main
@@ -75,6 +77,31 @@ def test_a_demo_that_was_taken_back_is_behind_or_stopped_is_built_again(records:
     assert is_built(records, [DEMO])
     made_lake(tmp_path, [{**advance("gold.logs", 4, seq=2, base=9), "kind": "rollback"}], mode="append")
     assert not is_built(records, [DEMO])
+
+
+PROOF = ("prove", "shards", "c", "0x" + "10" * 32)
+
+
+def test_a_ledger_of_another_version_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = pa.table({"stage": ["silver.shards"], "chain": ["c"], "seq": [1], "kind": ["advance"], "height": [9]})
+    write_deltalake(str(tmp_path / "warehouse" / "control" / "ledger"), rows)
+    with_control(tmp_path)
+    for command in (("status",), ("audit", "silver.shards", "c"), PROOF):
+        assert main([*command, "--home", str(tmp_path)]) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("lake: control.ledger has no column ") and "made by another version" in said
+        assert said.count("\n") == 1
+
+
+def test_a_damaged_log_of_the_ledger_is_told_in_one_line(
+    records: Records, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in (tmp_path / "warehouse" / "control" / "ledger" / "_delta_log").glob("*.json"):
+        file.write_text("{{ not JSON\n")
+    for command in (("status",), PROOF):
+        assert main([*command, "--home", str(tmp_path)]) == 1
+        said = capsys.readouterr().err
+        assert "cannot be read (" in said and "see Repairing in docs/operations.md" in said and said.count("\n") == 1
 
 
 def test_an_audit_and_a_resume_need_no_spark(records: Records, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,9 +114,9 @@ def parse_time(text: str | None) -> datetime | None:
         return None
     try:
         value = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        return value.astimezone(timezone.utc) if value.tzinfo else value.replace(tzinfo=timezone.utc)
+    except (ValueError, OverflowError):
         raise BadInput(f"{text!r} is not a time: write it like 2026-01-31T12:00:00Z") from None
-    return value if value.tzinfo else value.replace(tzinfo=timezone.utc)
 
 
 def parse_height(text: str | None) -> int | None:

@@ -41,11 +41,20 @@ def lake(home: Path, prefix: str, tables: Path) -> list[Finding]:
 def _tables(embedded: EmbeddedLake, tables: Path) -> Finding:
     declared = ddl.load(tables)
     absent = [name for name in declared if not (embedded.directory(name) / "_delta_log").is_dir()]
+    empty = [name for name in declared if name not in absent and not _has_versions(embedded.directory(name) / "_delta_log")]
+    if empty:
+        return problem(
+            "tables", f"the log of {_some(empty)} is empty", "put the folder back, see Repairing in docs/operations.md"
+        )
     if absent:
         return warning(
             "tables", f"{_some(absent)} not made yet", "nothing to do: the next command that opens the lake makes them"
         )
     return ok("tables", f"{len(declared)} as declared")
+
+
+def _has_versions(log: Path) -> bool:
+    return any(path.suffix in (".json", ".parquet") for path in log.iterdir())
 
 
 def applied_migrations(rows: Sequence[Row], wanted: Sequence[Migration]) -> list[Finding]:

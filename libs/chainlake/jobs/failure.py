@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chainlake.errors import CheckFailed
+from chainlake.errors import BadInput, CheckFailed
 
 ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 JAVA_WALL = re.compile(r"^\s*(JVM stacktrace:|Driver stacktrace:|at [\w$.<>/]+\()", re.MULTILINE)
@@ -24,6 +24,11 @@ class NotebookFailed(CheckFailed):
         self.reason = reason
         self.copy = copy
         super().__init__(f"{notebook.name} cell {cell} failed: {reason}; see {copy}")
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same again would fail in the same way: what the notebook was given was refused."""
+        return self.reason.startswith(f"{BadInput.__name__}:")
 
 
 class NotebookTimedOut(NotebookFailed):

@@ -15,8 +15,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Protocol
 
-from chainlake.errors import CheckFailed, LakeError
-from chainlake.jobs.failure import NotebookTimedOut
+from chainlake.errors import BadInput, CheckFailed, LakeError
+from chainlake.jobs.failure import NotebookFailed, NotebookTimedOut
 from chainlake.jobs.model import Job, RunIf, Task, task_parameters
 from chainlake.jobs.notebook import execute_notebook
 
@@ -160,7 +160,8 @@ class _Run:
             if failure is None:
                 return TaskResult(task.key, State.SUCCESS, seconds, attempt)
             timed_out = isinstance(failure, NotebookTimedOut)
-            if attempt > task.max_retries or (timed_out and not task.retry_on_timeout):
+            is_final = isinstance(failure, BadInput) or (isinstance(failure, NotebookFailed) and failure.is_final)
+            if attempt > task.max_retries or is_final or (timed_out and not task.retry_on_timeout):
                 break
             self._on_event(TaskEvent(task.key, State.RETRYING, attempt, seconds, str(failure)))
             time.sleep(task.retry_interval_seconds)

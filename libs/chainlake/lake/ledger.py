@@ -20,7 +20,7 @@ from chainlake.lake.control import ControlTables
 from chainlake.lake.delta_rs import Turn
 from chainlake.lake.deltalog import DeltaLog
 from chainlake.lake.names import Namespace
-from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView, checked
+from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView, check_columns, checked
 
 COLUMNS = [column.name for column in fields(Commit)]
 
@@ -105,6 +105,7 @@ class Ledger:
 
 def _commits(rows: pa.Table) -> Iterable[Commit]:
     """Column by column: row by row, ten thousand of them would take a second."""
+    check_columns(rows.schema.names, COLUMNS)
     columns: dict[str, list[Any]] = {
         name: _maps(rows[name]) if pa.types.is_map(rows.schema.field(name).type) else rows[name].to_pylist() for name in COLUMNS
     }

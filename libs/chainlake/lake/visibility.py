@@ -205,6 +205,16 @@ class LedgerView:
         return max((c.seq for c in self.commits() if c.stage == stage and c.lane == lane), default=0)
 
 
+def check_columns(found: Iterable[str], wanted: Iterable[str]) -> None:
+    """A ledger that lacks a column was written by another version of this software."""
+    missing = [name for name in wanted if name not in set(found)]
+    if missing:
+        raise BadInput(
+            f"control.ledger has no column {', '.join(missing)}: the lake was made by another version; use that one,"
+            f" or another --home"
+        )
+
+
 def checked(commits: Iterable[Commit]) -> LedgerView:
     """The ledger of some commits; one that contradicts itself is refused."""
     view = LedgerView(commits)

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, Unavailable
 
 READER_FEATURES = {"timestampNtz", "vacuumProtocolCheck"}
 CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
@@ -75,7 +75,7 @@ class TableLog:
         except FileNotFoundError:
             return False
         for line in lines:
-            action = json.loads(line) if line else {}
+            action = self._parsed(line, version) if line else {}
             if "protocol" in action:
                 self._check_protocol(action["protocol"])
             elif "remove" in action:
@@ -83,6 +83,15 @@ class TableLog:
             elif "add" in action:
                 self._add(action["add"])
         return True
+
+    def _parsed(self, line: bytes, version: int) -> dict[str, Any]:
+        try:
+            action: dict[str, Any] = json.loads(line)
+        except ValueError as error:
+            raise Unavailable(
+                f"{self._commit_path(version)} cannot be read ({error}): see Repairing in docs/operations.md"
+            ) from None
+        return action
 
     def _load_checkpoint(self) -> None:
         """Start from the newest checkpoint; without one, from nothing."""
