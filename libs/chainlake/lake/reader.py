@@ -52,7 +52,7 @@ class Snapshot:
         frame = self._stored(table, histories, versioned)
         if table.kind == "state":
             bases = {} if versioned else self._bases(histories, height)
-            return shown(table, self._state(table, frame, histories, bases, height))
+            return shown(table, _newest(table, *self._held(table, frame, _visible(histories, height), bases, None)))
         return shown(table, self._visible(frame, _visible(histories, height), {}))
 
     def history(self, name: str, *, chain: str | None = None) -> DataFrame:
@@ -84,47 +84,19 @@ class Snapshot:
         """State rows as of a height per chain, with the kernel's columns; with `keys` (`_chain` and the key, or some columns of
         it), only those."""
         table = self._catalog.table(name)
-        histories = {chain: self._history(table, chain) for chain in heights}
-        live = [v for chain, height in heights.items() for v in histories[chain].visible(height)]
-        bases = {c: b for c, h in heights.items() if (b := histories[c].base(h)) is not None}
-        return self._latest(table, self._spark.table(self._catalog.namespace.store(name)), live, bases, keys)
+        return _newest(table, *self._held_at(table, heights, keys))
 
     def versions(self, name: str, heights: Mapping[str, int], keys: DataFrame | None = None) -> DataFrame:
         """What `state` chooses from: rows of which the newest of each key, that with the greatest `_height`, is its state unless
         it is deleted. Whoever looks at all rows of a key anyway spares Spark the sorting."""
-        table = self._catalog.table(name)
+        tail, base = self._held_at(self._catalog.table(name), heights, keys)
+        return tail if base is None else base.select(*tail.columns).unionByName(tail)
+
+    def _held_at(self, table: Table, heights: Mapping[str, int], keys: DataFrame | None) -> tuple[DataFrame, DataFrame | None]:
         histories = {chain: self._history(table, chain) for chain in heights}
         live = [v for chain, height in heights.items() for v in histories[chain].visible(height)]
         bases = {c: b for c, h in heights.items() if (b := histories[c].base(h)) is not None}
-        tail, base = self._held(table, self._spark.table(self._catalog.namespace.store(name)), live, bases, keys)
-        return tail if base is None else base.select(*tail.columns).unionByName(tail)
-
-    def _state(
-        self,
-        table: Table,
-        frame: DataFrame,
-        histories: Mapping[str, History],
-        bases: Mapping[str, Commit],
-        height: int | None,
-    ) -> DataFrame:
-        return self._latest(table, frame, _visible(histories, height), bases, None)
-
-    def _latest(
-        self,
-        table: Table,
-        frame: DataFrame,
-        live: Sequence[Visible],
-        bases: Mapping[str, Commit],
-        keys: DataFrame | None,
-    ) -> DataFrame:
-        tail, base = self._held(table, frame, live, bases, keys)
-        on = ["_chain", *table.state_key]
-        newest = Window.partitionBy(*on).orderBy(F.col("_height").desc())
-        tail = tail.withColumn("_newest", F.row_number().over(newest)).filter("_newest = 1").drop("_newest")
-        if base is None:
-            return tail.filter("NOT _deleted")
-        untouched = base.join(tail.select(*on), on, "left_anti")
-        return untouched.select(*tail.columns).unionByName(tail.filter("NOT _deleted"))
+        return self._held(table, self._spark.table(self._catalog.namespace.store(table.name)), live, bases, keys)
 
     def _held(
         self,
@@ -217,6 +189,17 @@ def _inside(chain: Column, commit: Column, low: Column, limit: Column) -> Column
     """A row belongs to the commit and chain, and its height is in (low, limit]."""
     own = (F.col("_commit") == commit) & (F.col("_chain") == chain)
     return own & (F.col("_height") > low) & (F.col("_height") <= limit)
+
+
+def _newest(table: Table, tail: DataFrame, base: DataFrame | None) -> DataFrame:
+    """The state: of each key its newest row, unless that is deleted. Base rows are older than those of the tail."""
+    on = ["_chain", *table.state_key]
+    newest = Window.partitionBy(*on).orderBy(F.col("_height").desc())
+    tail = tail.withColumn("_newest", F.row_number().over(newest)).filter("_newest = 1").drop("_newest")
+    if base is None:
+        return tail.filter("NOT _deleted")
+    untouched = base.join(tail.select(*on), on, "left_anti")
+    return untouched.select(*tail.columns).unionByName(tail.filter("NOT _deleted"))
 
 
 def shown(table: Table, frame: DataFrame) -> DataFrame:
