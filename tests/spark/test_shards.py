@@ -12,6 +12,7 @@ import pytest
 from chainlake.cli.main import main
 from chainlake.demo import comet
 from chainlake.lake import Lake
+from chainlake.lake.compaction import rebuild
 from chainlake.lake.home import Home
 from chainlake.lake.sql import query
 from chainlake.merkle import smt as prove
@@ -245,6 +246,9 @@ def test_a_snapshot_begins_another_chain_that_comes_to_the_same(
     reader = ShardReader(home.path, f"{chain}-new", prefix=full_lake.namespace.prefix)
     assert {one.stream_id: one for one in reader.streams(5)} == source.streams[5]
     assert reader.root().state_root == source.finalized[4].state_root
+    full_lake.chains.look_again()
+    with full_lake.lease("silver.shards", "shards") as lease:
+        assert [one.height for one in rebuild(full_lake, "silver.shards", f"{chain}-new", lease)] == [5]
     run(full_lake, [f"{chain}-new"], stages=("raw.shards", *STAGES))
     assert {one.stream_id: one for one in reader.streams()} == source.streams[8]
     assert [reader.root(h).state_root for h in (6, 7, 8)] == [source.finalized[h - 1].state_root for h in (6, 7, 8)]

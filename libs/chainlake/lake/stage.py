@@ -21,7 +21,7 @@ SMALL_ROW_GROUPS = {"parquet.block.size": str(512 << 10), "parquet.page.size": s
 
 SMALL_ROWS = {"spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1)}
 """Settings (`session.settings`) for handing many small rows to Python. Unless there is no limit, Spark adds up the bytes of all
-columns after every row, which takes longer than the row itself. The number of rows at once is limited all the same."""
+columns after every row. The number of rows at once is limited all the same."""
 
 
 @dataclass(frozen=True)
