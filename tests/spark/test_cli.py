@@ -68,7 +68,7 @@ def test_rollback_audit_and_run_bring_a_chain_back(lake_command) -> None:  # typ
     assert lake_command("rollback", "raw.logs", "demo-evm", "19", "--why", "already there")[0] == 0
 
 
-def test_bad_input_is_one_clear_line_and_exit_code_2(lake_command) -> None:  # type: ignore[no-untyped-def]
+def test_bad_input_is_one_clear_line_and_exit_code_2(lake_command, demo_home: Path) -> None:  # type: ignore[no-untyped-def]
     for arguments in (
         ("rollback", "raw.logs", "demo-evm", "99", "--why", "x"),
         ("rollback", "raw.logs", "demo-evm", "-5", "--why", "x"),
@@ -80,6 +80,10 @@ def test_bad_input_is_one_clear_line_and_exit_code_2(lake_command) -> None:  # t
         ("compact", "raw.nothing"),
         ("run", "nothing"),
         ("run", "logs", "--param", "colour=red"),
+        ("run", "logs", "--param", "chain=no-such-chain"),
+        ("rollback", "raw.logs", "demo-evm", "9" * 30, "--why", "x"),
+        ("compact", "raw.logs", "no-such-chain"),
+        ("ingest", "demo-evm", "--kind", "comet", "--from", str(demo_home / "demo" / "demo-shard-0")),
         ("sql", "SELECT 1 FROM raw.blocks", "--height", "999999"),
     ):
         code, _, err = lake_command(*arguments)
@@ -95,5 +99,8 @@ def test_maintenance_commands_leave_a_lake_that_verifies(lake_command) -> None: 
 
 
 def test_a_failed_notebook_names_its_cell_and_error_and_fails_the_job(lake_command) -> None:  # type: ignore[no-untyped-def]
-    code, out, err = lake_command("run", "logs", "--param", "chain=no-such-chain")
-    assert code != 0 and "no-such-chain" in err + out and "Traceback" not in err + out and "\tat org." not in err + out
+    params = ("stage=bronze.logs", "chain=demo-evm", "from_height=999", "why=nothing is there")
+    code, out, err = lake_command("run", "backfill", *(word for param in params for word in ("--param", param)))
+    assert code == 1 and out.count("running") == 1, "what was refused is not tried again"
+    assert "backfill.ipynb cell 2 failed: BadInput: " in err and "998" in err and err.count("\n") == 1
+    assert "Traceback" not in err + out and "\tat org." not in err + out

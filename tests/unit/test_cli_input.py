@@ -92,6 +92,7 @@ COMET = ["ingest", "c", "--kind", "comet", "--from", ".", "--option"]
         (["verify", "raw.weather"], "unknown stage 'raw.weather'"),
         (["verify", ""], "unknown stage ''"),
         (["compact", "raw.weather"], "unknown stage 'raw.weather'"),
+        (["compact", "raw.logs", "nobody"], "unknown chain 'nobody'"),
         (["restore", "raw.weather", "c", "--seq", "1"], "unknown stage 'raw.weather'"),
         (["ingest", "c", "--kind", "weather", "--from", "x"], "'weather' is not a kind of chain"),
         (["ingest", "c", "--kind", "evm", "--from", "missing.jsonl"], "missing.jsonl"),

@@ -155,6 +155,17 @@ def known_stage(name: str) -> str:
     return Stages(all_stages()).get(name).name
 
 
+def known_chain(name: str, home: str | None) -> str:
+    """The name of a chain that the lake follows, checked without Spark."""
+    from chainlake.lake.records import open_records
+
+    records = open_records(home)
+    known = sorted(records.chains.all()) if records else []
+    if name not in known:
+        raise BadInput(f"unknown chain {name!r}: there are {', '.join(known) or 'none yet, see lake ingest'}")
+    return name
+
+
 def existing_records(home: str | None) -> "Records":
     """The records of a lake that has to be there."""
     from chainlake.lake.home import home_path

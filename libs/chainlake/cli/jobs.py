@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from chainlake.cli.data import SIZE_HELP, known_stage, parse_options
+from chainlake.cli.data import SIZE_HELP, known_chain, known_stage, parse_options
 from chainlake.cli.show import emit, emit_json, seconds, table
 from chainlake.errors import BadInput, CheckFailed
 
@@ -90,15 +90,10 @@ def _run(given: argparse.Namespace) -> int:
 
 def _check_names(given: argparse.Namespace, params: dict[str, str]) -> None:
     """A stage or chain that is not there is told at once, not by a notebook some time later."""
-    from chainlake.lake.records import open_records
-
     if params.get("stage"):
         known_stage(params["stage"])
     if params.get("chain"):
-        records = open_records(given.home)
-        known = sorted(records.chains.all()) if records else []
-        if params["chain"] not in known:
-            raise BadInput(f"unknown chain {params['chain']!r}: there are {', '.join(known) or 'none yet, see lake ingest'}")
+        known_chain(params["chain"], given.home)
 
 
 def _told(result: "JobResult") -> dict[str, object]:

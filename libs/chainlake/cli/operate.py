@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from chainlake.cli.data import existing_records, known_stage, parse_number
+from chainlake.cli.data import existing_records, known_chain, known_stage, parse_number
 from chainlake.cli.show import emit, emit_json, table
 from chainlake.errors import BadInput, CheckFailed
 
@@ -146,7 +146,8 @@ def _compact(given: argparse.Namespace) -> int:
     from chainlake.lake.compaction import compact
 
     stage = known_stage(given.stage) if given.stage is not None else None
-    done = compact(_open(given), stage, given.chain)
+    chain = known_chain(given.chain, given.home) if given.chain is not None else None
+    done = compact(_open(given), stage, chain)
     rows = [(c.stage, c.chain, c.height, c.rows, c.note) for c in done]
     _show(given, ["stage", "chain", "height", "rows", "note"], rows, "nothing new to compact; files are packed")
     return 0
