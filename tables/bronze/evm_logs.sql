@@ -19,4 +19,5 @@ CREATE TABLE bronze.evm_logs (
   topic_count INT NOT NULL COMMENT 'Number of topics, 0 to 4',
   data BINARY NOT NULL COMMENT 'What is not indexed, ABI-encoded'
 )
-CLUSTER BY (_chain, _height);
+CLUSTER BY (_chain, _height)
+TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '_chain,_height,_commit,log_id,block_number,block_timestamp');

@@ -10,7 +10,7 @@ from chainlake.logs.block_rows import check_blocks
 from chainlake.logs.bundles import TRANSACTIONS, bundle_logs, number_logs
 from chainlake.logs.headers import BLOCKS as RAW_BLOCKS
 from chainlake.logs.headers import read_headers
-from chainlake.logs.postings import STREAMS, route_rows, seal_part
+from chainlake.logs.postings import STREAMS, packed_rows, route_rows, seal_part
 from chainlake.logs.seal import CHUNKS, MANIFESTS, TAILS, seal
 from chainlake.logs.snapshot import BRONZE, GOLD, RAW
 from chainlake.logs.streams import TOPIC_KINDS, Kind, stream_of
@@ -66,8 +66,8 @@ class LinesLake(LogsLake):
         bundles = [row for batch in route_rows(_rows(logs, blocks), PARTS) for row in batch.to_pylist()]
         for part in range(PARTS):
             mine = pa.RecordBatch.from_pylist([one for one in bundles if one["part"] == part] or [{"part": 0, "entries": b""}])
-            sealed = pa.Table.from_batches(seal_part([mine], partial(seal, sealing=self.sealing)))
-            rows = sealed.filter(pa.compute.equal(sealed["kind"], kind)).select(schema.names)
+            sealed = list(seal_part([mine], partial(seal, sealing=self.sealing)))
+            rows = pa.Table.from_batches(packed_rows([one for one in sealed if one["kind"][0].as_py() == kind]), schema)
             if rows.num_rows:
                 ids = zip((self.chain, height, commit), KERNEL, strict=True)
                 kernel = [pa.array([value] * rows.num_rows, field.type) for value, field in ids]

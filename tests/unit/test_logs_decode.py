@@ -14,12 +14,13 @@ from chainlake.demo import evm
 from chainlake.encoding import from_hex, to_hex
 from chainlake.logs.block_rows import Checked, check_blocks, wrong_with
 from chainlake.logs.bloom import BloomBits
-from chainlake.logs.bundles import bundle_logs, file_bounds, logs_in, number_logs
+from chainlake.logs.bundles import bundle_logs, file_bounds, number_logs
 from chainlake.logs.decode import SCHEMA, Piece, check_block, decode_batch
 from chainlake.logs.headers import BLOCKS as RAW_BLOCKS
 from chainlake.logs.headers import read_headers
 from chainlake.logs.hex_columns import unhex, unhex_any
 from chainlake.logs.log_columns import Transaction, _carefully, _quickly
+from chainlake.logs.packing import unpacked
 from chainlake.sources.evm import parse_line
 
 BLOCKS = list(evm.blocks(30, seed=5, logs_per_block=12))
@@ -56,8 +57,8 @@ def test_every_log_comes_out_as_it_was_whatever_the_batches(size: int) -> None:
     batches = [raw(given[at : at + size]) for at in range(0, len(given), size)]
     bundles = [row for batch in bundle_logs(batches) for row in batch.to_pylist()]
     assert all(bundle["error"] is None for bundle in bundles)
-    rows = [row for bundle in bundles for row in logs_in(bundle["rows"]).to_pylist()]
-    for bundle, part in zip(bundles, (logs_in(bundle["rows"]).to_pylist() for bundle in bundles), strict=True):
+    rows = [row for bundle in bundles for row in unpacked(bundle["rows"]).to_pylist()]
+    for bundle, part in zip(bundles, (unpacked(bundle["rows"]).to_pylist() for bundle in bundles), strict=True):
         ends = [(part[at]["_height"], part[at]["log_index"]) for at in (0, -1)]
         assert [(bundle["first_height"], bundle["first_log"]), (bundle["last_height"], bundle["last_log"])] == ends
         assert bundle["logs"] == len(part)
@@ -305,7 +306,7 @@ def test_a_bundle_names_the_first_block_that_is_wrong_and_keeps_the_logs_of_the_
     (bundle,) = (row for batch in bundle_logs([raw(transactions(lines))]) for row in batch.to_pylist())
     height = int(wrong[0]["block"]["number"], 16)
     assert bundle["error_height"] == height and f"block {height}" in bundle["error"]
-    assert {row["_height"] for row in logs_in(bundle["rows"]).to_pylist()} >= {int(lines[0]["block"]["number"], 16)}
+    assert {row["_height"] for row in unpacked(bundle["rows"]).to_pylist()} >= {int(lines[0]["block"]["number"], 16)}
     (only_wrong,) = (row for batch in bundle_logs([raw(transactions(wrong[:1])[:1])]) for row in batch.to_pylist())
     assert only_wrong["logs"] == 0 and only_wrong["first_height"] is None and only_wrong["error_height"] == height
 

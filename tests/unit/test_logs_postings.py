@@ -1,5 +1,6 @@
 """Entries of the index in bundles: nothing is lost on the way, and a part is sealed as if it had never been split."""
 
+from collections import Counter
 from functools import partial
 
 import numpy as np
@@ -10,16 +11,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainlake.logs import postings
-from chainlake.logs.postings import STREAMS, part_of, route_chunks, route_rows, route_tails, seal_part
+from chainlake.logs.postings import (
+    ROWS,
+    STREAMS,
+    packed_rows,
+    part_of,
+    route_chunks,
+    route_logs,
+    route_rows,
+    route_tails,
+    seal_part,
+)
 from chainlake.logs.seal import Sealing, seal, seal_all
-from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, Kind
+from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, Kind, stream_of
 
 FEW = partial(seal, sealing=Sealing(5))
 IDS = st.integers(0, 1 << 40)
 VALUES = st.one_of(
     st.just(0), st.builds(lambda kind, value: kind << KIND_SHIFT | value, st.sampled_from(list(Kind)), st.integers(0, 9))
 )
-ROWS = st.lists(st.tuples(IDS, *[VALUES] * len(STREAMS)), max_size=60)
+MADE = st.lists(st.tuples(IDS, *[VALUES] * len(STREAMS)), max_size=60)
 
 
 def frames(rows: list[tuple[int, ...]], size: int) -> list[pa.RecordBatch]:
@@ -39,7 +50,9 @@ def sealed(bundles: list[pa.RecordBatch], parts: int, how: object = FEW) -> list
     rows = []
     for part in range(parts):
         of_part = table.filter(pc.equal(table["part"], part)).to_batches()
-        rows += [row for batch in seal_part(of_part, how) for row in batch.to_pylist()]  # type: ignore[arg-type]
+        for kind in ROWS:
+            of_kind = [batch.filter(pc.equal(batch["kind"], kind)) for batch in seal_part(of_part, how)]  # type: ignore[arg-type]
+            rows += [row | {"kind": kind} for batch in packed_rows(of_kind) for row in batch.to_pylist()]
     return rows
 
 
@@ -57,7 +70,7 @@ def in_order(rows: list[dict[str, object]]) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in rows)
 
 
-@given(ROWS, st.integers(1, 5), st.integers(1, 40), st.sampled_from([1, 50, 1 << 20]))
+@given(MADE, st.integers(1, 5), st.integers(1, 40), st.sampled_from([1, 50, 1 << 20]))
 def test_rows_are_sealed_by_parts_as_they_would_be_at_once(
     rows: list[tuple[int, ...]], parts: int, size: int, bundle: int
 ) -> None:
@@ -68,7 +81,7 @@ def test_rows_are_sealed_by_parts_as_they_would_be_at_once(
     assert in_order(without_gaps(sealed(bundles, parts))) == in_order(directly(pairs))
 
 
-@given(ROWS, st.integers(1, 4))
+@given(MADE, st.integers(1, 4))
 def test_what_was_sealed_is_routed_again_whole(rows: list[tuple[int, ...]], parts: int) -> None:
     pairs = sorted({(stream, row[0]) for row in rows for stream in row[1:] if stream})
     both = np.array(pairs, np.int64).reshape(-1, 2)
@@ -76,6 +89,29 @@ def test_what_was_sealed_is_routed_again_whole(rows: list[tuple[int, ...]], part
     bundles = [*route_tails([first.tails], parts), *route_chunks([first.chunks], parts)]
     assert in_order(sealed(bundles, parts, seal_all)) == in_order(
         sealed(list(route_rows(frames([(i, s, 0, 0, 0, 0) for s, i in pairs], 50), parts)), parts, seal_all)
+    )
+
+
+TOPIC0S = st.none() | st.sampled_from([b"a" * 32, b"b" * 32, b"c" * 32])
+LOGS = st.lists(st.tuples(IDS, TOPIC0S, st.integers(100, 105)), min_size=1, max_size=60)
+
+
+@given(LOGS, st.integers(1, 4), st.integers(1, 40))
+def test_logs_also_tell_which_signatures_each_block_has(logs: list[tuple[int, bytes | None, int]], parts: int, size: int) -> None:
+    streams = [0 if topic0 is None else stream_of(Kind.TOPIC0, topic0) for _, topic0, _ in logs]
+    plain = frames([(number, 0, stream, 0, 0, 0) for (number, _, _), stream in zip(logs, streams, strict=True)], size)
+    whole = pa.Table.from_batches(plain).append_column("block_number", pa.array([block for _, _, block in logs], pa.int64()))
+    whole = whole.append_column("topic0", pa.array([topic0 for _, topic0, _ in logs], pa.binary()))
+    batches = whole.combine_chunks().to_batches(max_chunksize=size)
+    found = pa.Table.from_batches(route_logs(batches, parts)) if any(streams) else pa.table({"part": pa.array([], pa.int32())})
+    counted: Counter[tuple[bytes, int]] = Counter()
+    for row in (r for b in packed_rows(found.filter(pc.less(found["part"], 0)).to_batches()) for r in b.to_pylist()):
+        counted[row["topic0"], row["block_number"]] += row["count"]
+    assert counted == Counter((topic0, block) for _, topic0, block in logs if topic0 is not None)
+    blocks = [(block, 0, 0, stream_of(Kind.TOPIC0_BLOCK, topic0), 0, 0) for topic0, block in counted]
+    expected = [*route_rows(plain, parts), *route_rows(frames(blocks, 50), parts)]
+    assert in_order(sealed(found.filter(pc.greater_equal(found["part"], 0)).to_batches(), parts)) == in_order(
+        sealed(expected, parts)
     )
 
 

@@ -28,6 +28,8 @@ from chainlake.lake.java import java_home
 
 START_SECONDS = 180.0
 IDLE_SECONDS = 600.0
+JAVA_OPTIONS = "-XX:+UseParallelGC"
+"""Batches of rows are thrown away as a whole: collecting them in parallel takes a third of what Java's usual collector does."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ class Server:
 
 def spark_settings(home: Home) -> dict[str, str]:
     """Settings of a local Spark with Delta, measured for small machines."""
+    java_options = os.environ.get("LAKE_JAVA_OPTIONS", JAVA_OPTIONS)
     return {
         "spark.jars": ",".join(str(jar) for jar in delta_jars()),
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
@@ -52,7 +55,7 @@ def spark_settings(home: Home) -> dict[str, str]:
         "spark.driver.memory": os.environ.get("LAKE_DRIVER_MEMORY", "4g"),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={home.server} {os.environ.get('LAKE_JAVA_OPTIONS', '')}".strip(),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={home.server} {java_options}".strip(),
         "spark.local.dir": str(home.server / "spark"),
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",

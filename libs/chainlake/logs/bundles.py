@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from chainlake.logs.bloom import BloomBits
 from chainlake.logs.decode import SCHEMA, decode_batch
 from chainlake.logs.log_columns import Transaction
+from chainlake.logs.packing import packed, unpacked
 from chainlake.logs.streams import Longs
 
 TRANSACTIONS = pa.schema(
@@ -46,10 +47,11 @@ BUNDLES = (
 _KEPT = [field for field in SCHEMA if not field.name.startswith("piece_") and field.name != "error"]
 _NUMBERED = pa.schema([("log_id", pa.int64()), ("block_timestamp", pa.timestamp("us", "UTC")), *_KEPT])
 NUMBERED = (
-    "log_id long, block_timestamp timestamp, _height long, block_hash binary, transaction_index int, transaction_hash binary,"
-    " log_index int, address binary, topic0 binary, topic1 binary, topic2 binary, topic3 binary, topic_count int, data binary"
+    "log_id long NOT NULL, block_timestamp timestamp, _height long NOT NULL, block_hash binary NOT NULL,"
+    " transaction_index int NOT NULL, transaction_hash binary NOT NULL, log_index int NOT NULL, address binary NOT NULL,"
+    " topic0 binary, topic1 binary, topic2 binary, topic3 binary, topic_count int NOT NULL, data binary NOT NULL"
 )
-_PACKED = pa.ipc.IpcWriteOptions(compression="lz4")
+"""Columns that are never null say so: then neither projections nor the checks of the table look at every value."""
 
 
 def bundle_logs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -61,16 +63,11 @@ def bundle_logs(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield _bundle(rows)
 
 
-def logs_in(bundle: bytes) -> pa.RecordBatch:
-    """The logs of a bundle."""
-    return pa.ipc.open_stream(bundle).read_next_batch()
-
-
 def number_logs(batches: Iterable[pa.RecordBatch], base: int, first_ids: Longs, timestamps: Longs) -> Iterator[pa.RecordBatch]:
     """The logs of bundles, each with its number and the time of its block: both are given by height, for heights above `base`."""
     for batch in batches:
         for bundle in batch.column("rows").to_pylist():
-            logs = logs_in(bundle)
+            logs = unpacked(bundle)
             if logs.num_rows:
                 places = logs.column("_height").to_numpy() - (base + 1)
                 ids = first_ids[places] + logs.column("log_index").to_numpy()
@@ -84,13 +81,10 @@ def _bundle(rows: pa.Table) -> pa.RecordBatch:
     starts = good.filter(pc.is_valid(good["piece_logs"])).select(_PIECE_COLUMNS).combine_chunks()
     pieces = pa.StructArray.from_arrays([_whole(column) for column in starts.columns], fields=list(PIECE))
     logs = pa.RecordBatch.from_arrays([_whole(good[field.name]) for field in _KEPT], schema=pa.schema(_KEPT))
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, logs.schema, options=_PACKED) as writer:
-        writer.write_batch(logs)
     ends = [good[name][at].as_py() for at in (0, -1) for name in ("_height", "log_index")] if good.num_rows else [None] * 4
     values = [*ends, good.num_rows, pieces.to_pylist(), (wrong["_height"] or [None])[0], (wrong["error"] or [None])[0]]
     columns = [pa.array([value], field.type) for value, field in zip(values, ROW, strict=False)]
-    return pa.RecordBatch.from_arrays([*columns, pa.array([sink.getvalue().to_pybytes()], pa.binary())], schema=ROW)
+    return pa.RecordBatch.from_arrays([*columns, pa.array([packed(logs)], pa.binary())], schema=ROW)
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

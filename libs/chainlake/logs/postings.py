@@ -1,7 +1,8 @@
 """Entries of the index on their way through Spark: (stream, id) pairs in bundles, so that Spark moves a few large values and not
 millions of small rows.
 
-`route_*` turn rows into bundles for the parts of a segment; `seal_part` takes all bundles of a part and makes its rows.
+`route_*` turn rows into bundles for the parts of a segment; `seal_part` takes all bundles of a part and makes its rows, which are
+packed until the table that they belong to is written: `packed_rows` unpacks them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,20 +13,30 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from chainlake.logs.codec import decode_chunk, values_of
-from chainlake.logs.seal import CHUNKS, MANIFESTS, TAILS, Sealed
-from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, LOCAL_BITS, Longs
+from chainlake.logs.packing import packed, unpacked
+from chainlake.logs.seal import Sealed
+from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, LOCAL_BITS, Kind, Longs
 
 WEIGHTS = (0.0, 1.0, 1.0, 0.9, 0.65, 0.15, 0.15, 0.01)
 """Entries that a log has, by kind of stream; rounded from mainnet."""
 STREAMS = ("s1", "s2", "s3", "s4", "s5")
+SIGNATURES = "topic0 binary, block_number long, count int"
+NO_PART = -1
+"""Of bundles that hold signatures by block, packed, and no entries."""
 BUNDLES = "part int, entries binary"
-SEALED = (
-    "kind string, stream long, shard long, chunk_seq long, min_local int, max_local int, count int, chunk binary,"
-    " refs array<struct<chunk_seq: long, min_local: int, max_local: int, count: int>>, locals array<int>"
-)
+SEALED = "kind string, rows binary"
+ROWS = {
+    "chunk": "stream long NOT NULL, shard long NOT NULL, chunk_seq long NOT NULL, min_local int NOT NULL, max_local int NOT NULL,"
+    " count int NOT NULL, chunk binary NOT NULL",
+    "manifest": "stream long NOT NULL, shard long NOT NULL, count int NOT NULL,"
+    " refs array<struct<chunk_seq: long, min_local: int, max_local: int, count: int>> NOT NULL",
+    "tail": "stream long NOT NULL, shard long NOT NULL, min_local int NOT NULL, max_local int NOT NULL, count int NOT NULL,"
+    " locals array<int> NOT NULL",
+}
 _BUNDLES_ARROW = pa.schema([("part", pa.int32()), ("entries", pa.binary())])
-_SEALED_ARROW = pa.unify_schemas([pa.schema([("kind", pa.string())]), CHUNKS, MANIFESTS, TAILS])
+_SEALED_ARROW = pa.schema([("kind", pa.string()), ("rows", pa.binary())])
 _BUNDLE = 1 << 20
+_ROWS_AT_ONCE = 1 << 16
 
 
 def part_of(streams: Longs, parts: int) -> npt.NDArray[np.int32]:
@@ -71,15 +82,45 @@ def route_rows(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.Rec
     """Bundles of rows `id, s1 … s5`: an id and the streams that it belongs to; 0 is no stream."""
     router = Router(parts)
     for batch in batches:
-        ids = _longs(batch, "id")
-        for name in STREAMS:
-            streams = _longs(batch, name)
-            some = streams != 0
-            if some.all():
-                yield from router.add(streams, ids)
-            elif some.any():
-                yield from router.add(streams[some], ids[some])
+        yield from _add_rows(router, batch)
     yield from router.finish()
+
+
+def route_logs(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.RecordBatch]:
+    """The same of logs, which also tell their `block_number` and `topic0`: besides, bundles of signatures by block."""
+    router = Router(parts)
+    for batch in batches:
+        yield from _add_rows(router, batch)
+        first, counts = _signatures(batch)
+        if len(first):
+            blocks, streams = _longs(batch, "block_number")[first], _longs(batch, "s2")[first]
+            yield from router.add(int(Kind.TOPIC0_BLOCK) << KIND_SHIFT | streams & HASH_MASK, blocks)
+            found = [batch.column("topic0").take(pa.array(first)), pa.array(blocks), pa.array(counts.astype(np.int32))]
+            rows = packed(pa.record_batch(found, ["topic0", "block_number", "count"]))
+            yield pa.record_batch([pa.array([NO_PART], pa.int32()), pa.array([rows], pa.binary())], schema=_BUNDLES_ARROW)
+    yield from router.finish()
+
+
+def _add_rows(router: Router, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    ids = _longs(batch, "id")
+    for name in STREAMS:
+        streams = _longs(batch, name)
+        some = streams != 0
+        if some.all():
+            yield from router.add(streams, ids)
+        elif some.any():
+            yield from router.add(streams[some], ids[some])
+
+
+def _signatures(batch: pa.RecordBatch) -> tuple[Longs, Longs]:
+    """Of each signature in each block, the place of its first log, and how many logs have it."""
+    encoded = batch.column("topic0").dictionary_encode()
+    places = np.flatnonzero(np.asarray(encoded.is_valid()))
+    names = encoded.indices.drop_null().to_numpy().astype(np.int64)
+    blocks = _longs(batch, "block_number")[places]
+    lowest = blocks.min() if len(blocks) else 0
+    _, first, counts = np.unique((blocks - lowest) * len(encoded.dictionary) + names, return_index=True, return_counts=True)
+    return places[first], counts
 
 
 def route_tails(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.RecordBatch]:
@@ -105,7 +146,7 @@ def route_chunks(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.R
 
 
 def seal_part(batches: Iterable[pa.RecordBatch], seal: Callable[[Longs, Longs], Sealed]) -> Iterator[pa.RecordBatch]:
-    """Rows of the three tables, in one schema, of all the bundles of a part."""
+    """The rows of the three tables, packed, of all the bundles of a part."""
     bundles = [np.frombuffer(one, np.int64) for batch in batches for one in batch.column("entries").to_pylist()]
     if bundles:
         streams, ids = _together([one[: len(one) // 2] for one in bundles]), _together([one[len(one) // 2 :] for one in bundles])
@@ -116,11 +157,15 @@ def seal_part(batches: Iterable[pa.RecordBatch], seal: Callable[[Longs, Longs], 
 def _rows(sealed: Sealed) -> Iterator[pa.RecordBatch]:
     for kind, rows in (("chunk", sealed.chunks), ("manifest", sealed.manifests), ("tail", sealed.tails)):
         if rows.num_rows:
-            columns = [
-                rows.column(f.name) if f.name in rows.schema.names else pa.nulls(rows.num_rows, f.type) for f in _SEALED_ARROW
-            ]
-            columns[0] = pa.array([kind]).take(pa.array(np.zeros(rows.num_rows, np.int8)))
-            yield pa.RecordBatch.from_arrays(columns, schema=_SEALED_ARROW)
+            yield pa.record_batch([pa.array([kind]), pa.array([packed(rows)], pa.binary())], schema=_SEALED_ARROW)
+
+
+def packed_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows of one table, in order, out of the last column of packed ones."""
+    for batch in batches:
+        for one in batch.columns[-1]:
+            rows = unpacked(one.as_buffer())
+            yield from (rows.slice(at, _ROWS_AT_ONCE) for at in range(0, rows.num_rows, _ROWS_AT_ONCE))
 
 
 def _together(arrays: Sequence[Longs]) -> Longs:

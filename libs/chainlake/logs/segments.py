@@ -8,27 +8,44 @@ from pyspark.sql import functions as F
 
 from chainlake.lake.stage import Batch, Output
 from chainlake.lake.visibility import History
-from chainlake.logs.postings import BUNDLES, SEALED, STREAMS, WEIGHTS, route_chunks, route_rows, route_tails, seal_part
+from chainlake.logs.postings import (
+    BUNDLES,
+    NO_PART,
+    ROWS,
+    SEALED,
+    SIGNATURES,
+    STREAMS,
+    WEIGHTS,
+    packed_rows,
+    route_chunks,
+    route_logs,
+    route_rows,
+    route_tails,
+    seal_part,
+)
 from chainlake.logs.rules import Segment
 from chainlake.logs.seal import Sealed, Sealing, seal, seal_all
 from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, TOPIC_KINDS, Kind, Longs
 
 INDEX = ("gold.log_chunks", "gold.log_manifests", "gold.log_tails")
 MERGED = tuple(f"{name}_merged" for name in INDEX)
-ENTRIES_PER_FILE, MOST_FILES = 1_500_000, 16
+ENTRIES_PER_FILE, MOST_FILES = 1_000_000, 16
 
 
-def index_logs(batch: Batch, signatures: DataFrame, chain: str, height: int) -> Mapping[str, DataFrame]:
-    """The segment of a batch: which streams each log, and each block, belongs to. `signatures` are topic0s by block."""
+def index_logs(batch: Batch, chain: str, height: int) -> tuple[Mapping[str, DataFrame], DataFrame]:
+    """The segment of a batch: which streams each log, and each block, belongs to. And the signatures: how many logs have a topic0
+    in a block. Both come out of one pass over the logs."""
     low, _ = batch.ranges[chain]
     consumed = [v.commit for v in batch.snapshot.ledger.of("bronze.logs", chain).visible(height) if v.limit > low]
-    entries = round(sum(WEIGHTS) * sum(commit.rows.get("bronze_evm_logs", 0) for commit in consumed))
+    parts = _parts(round(sum(WEIGHTS) * sum(commit.rows.get("bronze_evm_logs", 0) for commit in consumed)))
     values = [(Kind.ADDRESS, "address"), *((kind, f"topic{k}") for k, kind in enumerate(TOPIC_KINDS))]
-    rows = _rows(batch.read("bronze.evm_logs"), "log_id", values)
-    rows = rows.unionByName(_rows(signatures, "block_number", [(Kind.TOPIC0_BLOCK, "topic0")]))
-    rows = rows.unionByName(_rows(batch.read("bronze.evm_blocks"), "block_number", [(Kind.BLOCK_HASH, "hash")]))
-    parts = _parts(entries)
-    return _segment(batch, rows.mapInArrow(partial(route_rows, parts=parts), BUNDLES), parts, seal, INDEX, chain, height)
+    logs = _rows(batch.read("bronze.evm_logs"), "log_id", values, "block_number", "topic0")
+    blocks = _rows(batch.read("bronze.evm_blocks"), "block_number", [(Kind.BLOCK_HASH, "hash")])
+    routed = logs.mapInArrow(partial(route_logs, parts=parts), BUNDLES)
+    routed = batch.keep(routed.unionByName(blocks.mapInArrow(partial(route_rows, parts=parts), BUNDLES)))
+    counted = routed.filter(F.col("part") == NO_PART).mapInArrow(packed_rows, SIGNATURES)
+    signatures = counted.groupBy("topic0", "block_number").agg(F.sum("count").alias("count"))
+    return _segment(batch, routed.filter(F.col("part") >= 0), parts, seal, INDEX, chain, height), signatures
 
 
 def merge_segments(batch: Batch) -> Output:
@@ -67,9 +84,9 @@ def _parts(entries: int) -> int:
     return max(1, min(MOST_FILES, entries // ENTRIES_PER_FILE))
 
 
-def _rows(frame: DataFrame, number: str, values: list[tuple[Kind, str]]) -> DataFrame:
+def _rows(frame: DataFrame, number: str, values: list[tuple[Kind, str]], *more: str) -> DataFrame:
     streams = [_stream(kind, value) for kind, value in values] + [F.lit(0).cast("long")] * (len(STREAMS) - len(values))
-    return frame.select(F.col(number).alias("id"), *[one.alias(name) for one, name in zip(streams, STREAMS, strict=True)])
+    return frame.select(F.col(number).alias("id"), *[one.alias(name) for one, name in zip(streams, STREAMS, strict=True)], *more)
 
 
 def _stream(kind: Kind, value: str) -> Column:
@@ -87,6 +104,9 @@ def _segment(
     height: int,
 ) -> Mapping[str, DataFrame]:
     """Seal each part. The rows span blocks, so they carry the height of the batch."""
-    sealed = bundles.repartitionById(parts, "part").mapInArrow(partial(seal_part, seal=how), SEALED)
-    rows = batch.keep(sealed).withColumns({"_chain": F.lit(chain), "_height": F.lit(height).cast("long")})
-    return {name: rows.filter(F.col("kind") == kind) for name, kind in zip(tables, ("chunk", "manifest", "tail"), strict=True)}
+    sealed = batch.keep(bundles.repartitionById(parts, "part").mapInArrow(partial(seal_part, seal=how), SEALED))
+    kernel = {"_chain": F.lit(chain), "_height": F.lit(height).cast("long")}
+    return {
+        name: sealed.filter(F.col("kind") == kind).mapInArrow(packed_rows, rows).withColumns(kernel)
+        for name, (kind, rows) in zip(tables, ROWS.items(), strict=True)
+    }

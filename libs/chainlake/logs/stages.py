@@ -5,8 +5,17 @@ from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, OrphanLimit, Output, S
 from chainlake.logs.checks import index_problems, merge_problems, numbering_problems
 from chainlake.logs.merging import MergeRun
 from chainlake.logs.numbering import bronze
+from chainlake.logs.packed import WIDTHS
 from chainlake.logs.segments import INDEX, MERGED, index_logs
 from chainlake.logs.topic0 import topic0_stats
+
+LOG_FILES = {
+    **SMALL_ROW_GROUPS,
+    "parquet.size.statistics.enabled": "false",
+    **{f"parquet.column.statistics.enabled#{name}": "false" for name in (*WIDTHS, "data")},
+}
+"""Write settings of logs: hashes, addresses and data lie in no order, so what is smallest and largest helps nobody to skip them,
+and telling takes a comparison for every value."""
 
 
 def log_stages() -> tuple[Stage, ...]:
@@ -20,7 +29,7 @@ def log_stages() -> tuple[Stage, ...]:
             bronze,
             max_blocks=200_000,
             max_rows=1_500_000,
-            write_settings=SMALL_ROW_GROUPS,
+            write_settings=LOG_FILES,
             verify=numbering_problems,
         ),
         Stage(
@@ -66,11 +75,10 @@ def orphan_limits() -> tuple[OrphanLimit, ...]:
 def gold(batch: Batch) -> Output:
     """One segment of the index for the batch, and the statistics of signatures."""
     ((chain, (_, high)),) = batch.ranges.items()
-    logs = batch.read("bronze.evm_logs")
-    signatures = batch.keep(logs.filter("topic0 IS NOT NULL").groupBy("topic0", "block_number").count())
+    index, signatures = index_logs(batch, chain, high)
     return Output(
         {
-            **index_logs(batch, signatures, chain, high),
+            **index,
             "gold.block_meta": batch.read("bronze.evm_blocks"),
             "gold.topic0_stats": topic0_stats(batch, signatures, chain, high),
         }
