@@ -111,18 +111,6 @@ def test_a_truncated_file_is_found(frail: Lake, home: Home) -> None:
     check_whole(frail, 16)
 
 
-def test_a_corrupt_ledger_is_refused_with_one_line_and_named_by_verify(frail: Lake) -> None:
-    before = balances(frail, CHAIN)
-    version = frail.catalog.control_log("ledger").latest()
-    frail.spark.sql(f"UPDATE {frail.ledger.table} SET kind = 'nonsense' WHERE stage = 'silver.test' AND seq = 1")
-    with pytest.raises(BadInput, match=r"control\.ledger is corrupt") as caught:
-        frail.table("silver.test_totals")
-    assert "\n" not in str(caught.value)
-    assert "unknown kind 'nonsense'" in found(frail)
-    frail.spark.sql(f"RESTORE TABLE {frail.ledger.table} TO VERSION AS OF {version}").collect()
-    assert balances(frail, CHAIN) == before
-
-
 def test_a_restore_to_before_a_migration_keeps_what_the_migration_changed(frail: Lake, tmp_path: Path) -> None:
     (tmp_path / "migrations").mkdir()
     (tmp_path / "migrations" / "0001_know_more.sql").write_text(
@@ -140,3 +128,15 @@ def test_a_restore_to_before_a_migration_keeps_what_the_migration_changed(frail:
     assert done.lost == [] and done.carried["silver_test_totals"] == 8 + 2, "heights 9 to 16, two of them once more: rolled back"
     check_whole(frail, 16)
     catalog._check_drift()
+
+
+def test_a_corrupt_ledger_is_refused_with_one_line_and_named_by_verify(frail: Lake) -> None:
+    before = balances(frail, CHAIN)
+    version = frail.catalog.control_log("ledger").latest()
+    frail.spark.sql(f"UPDATE {frail.ledger.table} SET kind = 'nonsense' WHERE stage = 'silver.test' AND seq = 1")
+    with pytest.raises(BadInput, match=r"control\.ledger is corrupt") as caught:
+        frail.table("silver.test_totals")
+    assert "\n" not in str(caught.value)
+    assert "unknown kind 'nonsense'" in found(frail)
+    frail.spark.sql(f"RESTORE TABLE {frail.ledger.table} TO VERSION AS OF {version}").collect()
+    assert balances(frail, CHAIN) == before

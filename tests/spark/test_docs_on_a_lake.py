@@ -132,6 +132,30 @@ def carried_out(document: str) -> list[Shown]:
     )
 
 
+def test_servers_start_and_answer(place: World) -> None:
+    """`lake serve` runs until it is stopped, so each form of it runs in a process of its own. (Before commands that make more
+    chains: the questions leave out the chain where there is one.)"""
+    shown = [shown.arguments for shown in SHOWN if shown.arguments[0] == FOR_EVER]
+    assert len(shown) >= 3
+    forms = dict.fromkeys(
+        tuple("0" if before == "--port" else word for before, word in zip(("", *a), a, strict=False)) for a in shown
+    )
+    for arguments in forms:
+        port = [] if "--port" in arguments else ["--port", "0"]
+        command = [sys.executable, "-m", "chainlake.cli", *arguments, *port, "--home", str(place.home)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+            try:
+                assert process.stdout is not None
+                url = re.search(r"http://\S+:\d+", process.stdout.readline())
+                assert url is not None, arguments
+                for path in _paths_of_examples():
+                    with urllib.request.urlopen(url[0] + path, timeout=30) as answer:
+                        assert json.loads(answer.read()), path
+            finally:
+                process.send_signal(signal.SIGTERM)
+        assert process.returncode == 0
+
+
 @pytest.mark.parametrize("document", ORDER)
 def test_commands_do_what_the_documents_say(document: str, place: World, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     lines = (project_root() / ("" if document == "README.md" else "docs") / document).read_text().splitlines()
@@ -150,27 +174,6 @@ def test_commands_do_what_the_documents_say(document: str, place: World, capsysb
             found = json.loads(said.out)
             fields = {field for row in (found if isinstance(found, list) else [found]) for field in row}
             assert fields in (json_fields()[name], set()), shown
-
-
-def test_servers_start_and_answer(place: World) -> None:
-    """`lake serve` runs until it is stopped, so each form of it runs in a process of its own."""
-    shown = [shown.arguments for shown in SHOWN if shown.arguments[0] == FOR_EVER]
-    assert len(shown) >= 3
-    forms = dict.fromkeys(
-        tuple("0" if before == "--port" else word for before, word in zip(("", *a), a, strict=False)) for a in shown
-    )
-    for arguments in forms:
-        port = [] if "--port" in arguments else ["--port", "0"]
-        command = [sys.executable, "-m", "chainlake.cli", *arguments, *port, "--home", str(place.home)]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-            assert process.stdout is not None
-            url = re.search(r"http://\S+:\d+", process.stdout.readline())
-            assert url is not None, arguments
-            for path in _paths_of_examples():
-                with urllib.request.urlopen(url[0] + path, timeout=30) as answer:
-                    assert json.loads(answer.read()), path
-            process.send_signal(signal.SIGTERM)
-        assert process.returncode == 0
 
 
 def _paths_of_examples() -> list[str]:

@@ -1,6 +1,7 @@
 """A pipeline of four stages: batches, time travel on both axes, rollback and forks, always against plain Python."""
 
-from datetime import datetime, timezone
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -69,7 +70,8 @@ def test_reading_by_seq_and_by_time_shows_the_abandoned_branch(lake: Lake, story
 def test_delta_version_and_ledger_filter_agree(lake: Lake, story: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     chain, seq = str(story["chain"]), story["seq"]
     by_version = balances(lake, chain, seq=seq)
-    monkeypatch.setattr("chainlake.lake.reader.RETENTION", datetime.now(timezone.utc) - datetime.now(timezone.utc))
+    table = lake.catalog.table("silver.test_balances")
+    monkeypatch.setitem(lake.catalog.tables, table.name, replace(table, retention=timedelta(0)))
     plan = lake.table("silver.test_balances", chain=chain, seq=seq)  # type: ignore[arg-type]
     assert {row["account"]: row["balance"] for row in plan.collect()} == by_version == expected_balances(ONE, 30)
 
