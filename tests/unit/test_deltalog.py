@@ -85,3 +85,13 @@ def test_clustering_is_found_in_a_checkpoint_when_its_action_is_cleaned_away(tmp
     (place / "_last_checkpoint").write_text(json.dumps({"version": 1}), encoding="utf-8")
     (place / f"{0:020d}.json").unlink()
     assert log.clustering() == ("_chain", "_height")
+
+
+@pytest.mark.parametrize("odd", ["\u2028", "\u0085"])
+def test_what_texts_end_lines_with_may_stand_in_statistics(tmp_path: Path, odd: str) -> None:
+    log = log_of(tmp_path, "CREATE TABLE", "WRITE")
+    path = tmp_path / "_delta_log" / f"{1:020d}.json"
+    added = json.dumps({"add": {"path": "x", "stats": f"why{odd}not"}}, ensure_ascii=False)
+    path.write_text(f"{added}\n{path.read_text(encoding='utf-8')}", encoding="utf-8")
+    found = log.version_of("commit", 1)
+    assert found is not None and found.version == 1

@@ -110,7 +110,7 @@ class DeltaLog:
 
     def _read(self, version: int) -> Version | None:
         try:
-            lines = self._file(version).read_text(encoding="utf-8").splitlines()
+            lines = self._file(version).read_bytes().splitlines()  # of bytes: texts have more ends of lines than JSON lines
         except FileNotFoundError:
             return None
         info: dict[str, Any] = next((action["commitInfo"] for line in lines if "commitInfo" in (action := json.loads(line))), {})
