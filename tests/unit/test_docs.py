@@ -65,7 +65,7 @@ def test_every_command_does_its_work_or_gets_as_far_as_spark(
 ) -> None:
     name, *rest = shown.arguments
     if name not in NO_SPARK | RECORDS | SPARK or "--serve" in rest or any("://" in word for word in rest):
-        pytest.skip("needs a lake, a node or a long time: parsed only")
+        pytest.skip("needs a lake or a node: tests/spark/test_docs_on_a_lake.py carries it out, or says why not")
     for file in re.findall(r"(?:^|=)([\w.-]+\.(?:jsonl|gz|chunk))$", "\n".join(rest), re.MULTILINE):
         (place / file).write_text("{}\n")
     arguments = [*shown.arguments, *(["--home", str(place / "home")] if "--home" not in rest else [])]
