@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from chainlake.errors import BadInput
+from chainlake.json_depth import is_deeper
 from chainlake.replica.groups import DATA_GROUPS, KNOWN, META, OLD_META, SHARED, group_of
 from chainlake.sources.json_text import canonical
 
@@ -144,21 +145,13 @@ def check_place(group: Any, command: Command) -> None:
 def command_text(command: Command) -> str:
     """The one text of a command, by which two of them are compared. What is nested deeper than `MAX_DEPTH` is refused here, so
     that whoever reads the text later can."""
-    text = canonical(command).decode()
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(command) > MAX_DEPTH:
+    data = canonical(command)
+    if is_deeper(data, MAX_DEPTH):
         raise BadInput(f"{command['type']} is nested more than {MAX_DEPTH} deep")
+    text = data.decode()
     if len(text) > MAX_TEXT:
         raise BadInput(f"{command['type']} is {len(text):,} characters long: at most {MAX_TEXT:,} are expected, divide it")
     return text
-
-
-def _depth(value: Any) -> int:
-    """How deep arrays and objects stand in each other."""
-    depth, level = 0, [value]
-    while level := [one for one in level if isinstance(one, dict | list)]:
-        depth += 1
-        level = [inner for one in level for inner in (one.values() if isinstance(one, dict) else one)]
-    return depth
 
 
 def _is_number(value: Any) -> bool:
