@@ -37,16 +37,18 @@ class Found(NamedTuple):
 
 
 class Kinds(NamedTuple):
-    """Which kinds of rows the shards gave back, and whether an operation is for a table that was dropped."""
+    """Which kinds of rows the shards gave back, whether an operation is for a table that was dropped, and which kinds of rows
+    Meta gave."""
 
     kinds: frozenset[str]
     has_late: bool
+    of_meta: frozenset[str]
 
 
-def look_at_shards(shards: DataFrame) -> tuple[Found, Kinds]:
+def look_at_shards(shards: DataFrame, of_meta: frozenset[str]) -> tuple[Found, Kinds]:
     """One look at what the shards gave back: entries that are not the next of their log among it."""
     row = _look(shards, F.collect_set("out"), F.coalesce(F.bool_or(F.col("dropped_index").isNotNull()), F.lit(False)))
-    return _found(row), Kinds(frozenset(row[-2]), row[-1])
+    return _found(row), Kinds(frozenset(row[-2]), row[-1], of_meta)
 
 
 def look(entries: DataFrame) -> Found:

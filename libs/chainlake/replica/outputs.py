@@ -16,22 +16,27 @@ def of_kind(frame: DataFrame, out: str) -> DataFrame:
 
 
 def tables(
-    meta: DataFrame | None, shards: DataFrame, rows: DataFrame | None, kinds: Kinds, has_drops: bool
+    meta: DataFrame | None, shards: DataFrame, rows: DataFrame | None, kinds: Kinds, has_drops: bool, files: int
 ) -> dict[str, DataFrame | None]:
-    """All tables of the stage; None for those that get no rows. `meta` is None if the batch has none, `rows` if the shards have
-    carried out their operations themselves, or there are none."""
+    """All tables of the stage, in at most so many files each; None for those that get no rows. `meta` is None if the batch has
+    none, `rows` if the shards have carried out their operations themselves, or there are none."""
     held = shards if rows is None else rows
     has_rows, has_aside = rows is not None or row_fold.ROW in kinds.kinds, has_drops or kinds.has_late
     pending = of_kind(shards, shard_fold.PENDING).withColumnRenamed("watermark", "effective_meta_index")
-    return {
-        "silver.meta_objects": of_kind(meta, meta_fold.OBJECT) if meta is not None else None,
-        "silver.meta_changes": of_kind(meta, meta_fold.CHANGE) if meta is not None else None,
+    made = {
+        "silver.meta_objects": _meta_rows(meta, kinds, meta_fold.OBJECT),
+        "silver.meta_changes": _meta_rows(meta, kinds, meta_fold.CHANGE),
         "silver.data_rows": of_kind(held, row_fold.ROW) if has_rows else None,
         "silver.dropped_rows": of_kind(held, row_fold.ASIDE) if has_aside else None,
         "silver.pending_commands": pending if shard_fold.PENDING in kinds.kinds else None,
         "silver.applied": _applied(meta, shards),
         "silver.command_results": _results(meta, [frame for frame in (shards, rows) if frame is not None]),
     }
+    return {name: None if frame is None else frame.coalesce(files) for name, frame in made.items()}
+
+
+def _meta_rows(meta: DataFrame | None, kinds: Kinds, kind: str) -> DataFrame | None:
+    return of_kind(meta, kind) if meta is not None and kind in kinds.of_meta else None
 
 
 def _applied(meta: DataFrame | None, shards: DataFrame) -> DataFrame:

@@ -1,14 +1,23 @@
-"""How many partitions a batch deserves, judged by the ledger: entries come in few files, and are many."""
+"""How many partitions and files a batch deserves: entries come in few files, and are many."""
 
 from chainlake.lake.names import physical
 from chainlake.lake.stage import Batch
 
-ROWS_PER_PART, MOST_PARTS = 25_000, 8
+ROWS_PER_PART, ROWS_PER_FILE, MOST_PARTS = 25_000, 250_000, 8
 
 
-def parts(batch: Batch, stage: str, table: str, more: int = 0) -> int:
-    """Partitions for the rows of an input table, and some more rows."""
+def parts(batch: Batch, stage: str, table: str) -> int:
+    """Partitions for the rows of an input table, by the ledger alone."""
     ((chain, (low, high)),) = batch.ranges.items()
     commits = [v.commit for v in batch.snapshot.ledger.of(stage, chain).visible(high) if v.limit > low]
-    rows = sum(commit.rows.get(physical(table), 0) for commit in commits)
-    return max(1, min(MOST_PARTS, (rows + more) // ROWS_PER_PART))
+    return partitions(sum(commit.rows.get(physical(table), 0) for commit in commits))
+
+
+def partitions(rows: int) -> int:
+    """Partitions for so many rows: what is done to a row in Python takes long, so that few rows make one."""
+    return max(1, min(MOST_PARTS, rows // ROWS_PER_PART))
+
+
+def files(rows: int) -> int:
+    """Files for so many rows: writing is quick, and Delta packs many small files again soon."""
+    return max(1, min(MOST_PARTS, rows // ROWS_PER_FILE))

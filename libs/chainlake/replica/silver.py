@@ -5,9 +5,9 @@ order of its log. Every delivery is a height, and every row says in which delive
 the batch touches are read, and of what waits only what Meta satisfies now.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -19,7 +19,7 @@ from chainlake.replica.columns import spark_ddl
 from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.migrate import check_flag
 from chainlake.replica.outputs import of_kind, tables
-from chainlake.replica.parts import parts
+from chainlake.replica.parts import files, partitions
 from chainlake.replica.row_fold import Drop
 from chainlake.replica.timeline import Progress, Timeline
 
@@ -54,17 +54,19 @@ class SilverBatch:
 
     def output(self) -> Output:
         commands = self.batch.read("bronze.commands").select(*sequence.INPUT.names)
+        arrived = self.arrived(commands)
         entries = self.sequenced(commands.filter(IS_META).repartition(1))
         found = checks.look(entries)
         self.refuse_meta(commands, entries, found)
         meta = self.meta(entries, found)
-        timeline, drops = self.timeline(meta)
+        timeline, drops, of_meta = self.timeline(meta)
         has_rows = bool({"silver_data_rows", "silver_dropped_rows"} & self.filled)
-        shards = self.shards(commands.filter(f"NOT ({IS_META})"), meta, timeline, None if has_rows else drops)
-        wrong, kinds = checks.look_at_shards(shards)
+        work = Work(arrived, self.drained(timeline))
+        shards = self.shards(commands.filter(f"NOT ({IS_META})"), meta, timeline, work, None if has_rows else drops)
+        wrong, kinds = checks.look_at_shards(shards, of_meta)
         self.refuse(self.faults(of_kind(shards, shard_fold.UNEXPECTED), wrong))
-        rows = self.rows(shards, drops) if has_rows and (drops or shard_fold.OPERATION in kinds.kinds) else None
-        made = tables(meta if found.has_meta else None, shards, rows, kinds, bool(drops))
+        rows = self.rows(shards, drops, work) if has_rows and (drops or shard_fold.OPERATION in kinds.kinds) else None
+        made = tables(meta if found.has_meta else None, shards, rows, kinds, bool(drops), files(work.rows))
         own = F.lit(self.chain)
         return Output({name: None if one is None else one.withColumn("_chain", own) for name, one in made.items()})
 
@@ -76,9 +78,9 @@ class SilverBatch:
         fold = partial(sequence.sequence, before=self.before)
         return self.batch.keep(ordered.mapInArrow(fold, spark_ddl(sequence.SCHEMA)))
 
-    def by_group(self, frame: DataFrame) -> DataFrame:
-        pending = sum(now.pending for now in self.before.values())
-        return frame.repartition(parts(self.batch, "bronze.replica", "bronze.commands", pending), "group_name")
+    def arrived(self, commands: DataFrame) -> int:
+        """How many entries of shards the batch brings. The ledger only knows whole commits, which may bring many more."""
+        return commands.filter(f"NOT ({IS_META})").count()
 
     def refuse_meta(self, commands: DataFrame, entries: DataFrame, found: checks.Found) -> None:
         """Stop if Meta may not go on like this. Shards are looked at too then: one of them may be wrong in an earlier
@@ -88,7 +90,7 @@ class SilverBatch:
         is_unified = flag or META in self.before
         faults = self.faults(entries, found) + ([found.retired] if is_unified and found.retired else [])
         if faults or not is_unified:
-            entries = self.sequenced(self.by_group(commands))
+            entries = self.sequenced(commands.repartition("group_name"))
             faults += self.faults(entries, checks.look(entries))
         if not is_unified:
             wrong = checks.wrong_meta_log(entries, self.before, self.meta_index())
@@ -141,43 +143,50 @@ class SilverBatch:
             return self.before[META].applied_index
         return sum(now.applied_index for group, now in self.before.items() if group in OLD_META)
 
-    def timeline(self, meta: DataFrame) -> tuple[Timeline, list[Drop]]:
-        """When Meta advanced, and which tables it dropped."""
+    def timeline(self, meta: DataFrame) -> tuple[Timeline, list[Drop], frozenset[str]]:
+        """When Meta advanced, which tables it dropped, and which kinds of rows there are."""
         is_drop = "out = 'change' AND kind = 'table' AND definition IS NULL"
-        rows = meta.filter(f"out = 'index' OR {is_drop}").select("out", "_height", "meta_index", "id", "created_index").collect()
+        told = F.when(F.expr(f"out = 'index' OR {is_drop}"), F.struct("out", "_height", "meta_index", "id", "created_index"))
+        rows, kinds = meta.agg(F.collect_list(told), F.collect_set("out")).collect()[0]
         reached = sorted((row[1], row[2]) for row in rows if row[0] == meta_fold.INDEX)
         drops = sorted(Drop(row[1], row[3], row[4]) for row in rows if row[0] == meta_fold.CHANGE)
-        return Timeline(self.meta_index(), [height for height, _ in reached], [index for _, index in reached]), drops
+        timeline = Timeline(self.meta_index(), [height for height, _ in reached], [index for _, index in reached])
+        return timeline, drops, frozenset(kinds)
 
     # Shards
 
-    def shards(self, commands: DataFrame, meta: DataFrame, timeline: Timeline, drops: list[Drop] | None) -> DataFrame:
+    def drained(self, timeline: Timeline) -> dict[str, Progress]:
+        """The shards of which entries waited for what Meta has now."""
+        return {group: now for group, now in self.before.items() if now.waits_for is not None and now.waits_for <= timeline.end}
+
+    def shards(
+        self, commands: DataFrame, meta: DataFrame, timeline: Timeline, work: "Work", drops: list[Drop] | None
+    ) -> DataFrame:
         """Data entries placed in time, their commands checked against Meta as of their watermark; with `drops`, carried out."""
-        arrived = commands.withColumns({"received_height": F.col("_height"), "tag": F.lit(shard_fold.ARRIVED)})
-        tagged = _shaped(arrived, shard_fold.INPUT)
-        for waiting in self.waiting(timeline):
-            tagged = tagged.unionByName(_shaped(waiting, shard_fold.INPUT))
+        found = self.waiting(timeline, work.drained) if work.drained else []
+        if work.arrived:
+            found.append(commands.withColumns({"received_height": F.col("_height"), "tag": F.lit(shard_fold.ARRIVED)}))
+        if not found:
+            return self.batch.spark.createDataFrame([], spark_ddl(shard_fold.SCHEMA))
+        tagged = reduce(DataFrame.unionByName, [_shaped(frame, shard_fold.INPUT) for frame in found])
         ready = tagged.filter((F.col("tag") >= shard_fold.DRAINED) & (F.col("required_meta_index") <= timeline.end))
         tagged = tagged.unionByName(_shaped(self.versions(ready, meta), shard_fold.INPUT))
-        ordered = self.by_group(tagged).sortWithinPartitions(*shard_fold.ORDER)
+        ordered = tagged.repartition(partitions(work.rows), "group_name").sortWithinPartitions(*shard_fold.ORDER)
         fold = partial(shard_fold.fold_shards, before=self.before, timeline=timeline, low=self.low, drops=drops)
         return self.batch.keep(ordered.mapInArrow(fold, spark_ddl(shard_fold.SCHEMA)))
 
-    def waiting(self, timeline: Timeline) -> list[DataFrame]:
+    def waiting(self, timeline: Timeline, drained: Mapping[str, Progress]) -> list[DataFrame]:
         """Entries that waited and are satisfied by the end of the batch, and the next one of each of their shards. Shards of
         which nothing is satisfied are not read."""
-        drained = {
-            group: now for group, now in self.before.items() if now.waits_for is not None and now.waits_for <= timeline.end
-        }
-        if not drained:
-            return []
         spans = " OR ".join(f"group_name = '{group}' AND log_index > {now.executed_index}" for group, now in drained.items())
         pending = self.batch.snapshot.between("silver.pending_commands", {self.chain: (-1, self.low)})
         pending = pending.filter("NOT _deleted").filter(spans).withColumnRenamed("effective_meta_index", "watermark")
-        satisfied = pending.filter(F.col("watermark") <= timeline.end).withColumn("tag", F.lit(shard_fold.DRAINED))
+        is_satisfied = F.col("watermark") <= timeline.end
+        satisfied = self.batch.keep(pending.filter(is_satisfied).select(*_WAITED))
         first = F.min(F.struct("log_index", "log_term", "watermark", "received_height")).alias("first")
-        behind = pending.filter(F.col("watermark") > timeline.end).groupBy("group_name").agg(first)
-        return [satisfied, behind.select("group_name", "first.*").withColumn("tag", F.lit(shard_fold.WAITING))]
+        behind = pending.filter(~is_satisfied).groupBy("group_name").agg(first)
+        behind = behind.select("group_name", "first.*").withColumn("tag", F.lit(shard_fold.WAITING))
+        return [satisfied.withColumn("tag", F.lit(shard_fold.DRAINED)), behind]
 
     def versions(self, ready: DataFrame, meta: DataFrame) -> DataFrame:
         """Every version of the tables and users that the commands of a shard name, for that shard."""
@@ -200,13 +209,13 @@ class SilverBatch:
 
     # Rows
 
-    def rows(self, shards: DataFrame, drops: list[Drop]) -> DataFrame:
+    def rows(self, shards: DataFrame, drops: list[Drop], work: "Work") -> DataFrame:
         """Operations carried out on the rows that they touch; tables that were dropped lose theirs."""
         operations = of_kind(shards, shard_fold.OPERATION).withColumn("tag", F.lit(row_fold.OPERATION))
         tagged = _shaped(operations, row_fold.INPUT)
         for held in self.held_rows(operations, drops):
             tagged = tagged.unionByName(_shaped(held.withColumn("log_index", F.lit(0)), row_fold.INPUT))
-        ordered = self.by_group(tagged).sortWithinPartitions("group_name", "tag", "log_index")
+        ordered = tagged.repartition(partitions(work.rows), "group_name").sortWithinPartitions("group_name", "tag", "log_index")
         return self.batch.keep(ordered.mapInArrow(partial(row_fold.fold_rows, drops=drops), spark_ddl(row_fold.SCHEMA)))
 
     def held_rows(self, operations: DataFrame, drops: list[Drop]) -> list[DataFrame]:
@@ -226,11 +235,26 @@ class SilverBatch:
         return found
 
 
+@dataclass(frozen=True)
+class Work:
+    """How many entries a batch brings to the shards, and the shards of which entries waited and may go on."""
+
+    arrived: int
+    drained: Mapping[str, Progress]
+
+    @property
+    def rows(self) -> int:
+        """How many entries the shards may look at."""
+        return self.arrived + sum(now.pending for now in self.drained.values())
+
+
 def _shaped(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     """The frame with exactly these columns, NULL where it has none, so that frames of different origin go into one stream."""
     held = set(frame.columns)
     return frame.select(*[(F.col(n) if n in held else F.lit(None)).cast(_TYPES.get(n, "long")).alias(n) for n in columns])
 
 
+_ENTRY = ("log_index", "log_term", "required_meta_index", "watermark", "received_height")
+_WAITED = ("group_name", *_ENTRY, "type", "table_id", "user_id", "command")
 _TEXTS = ("group_name", "type", "table_id", "user_id", "command", "kind", "id", "definition", "row_key", "row")
 _TYPES = {**dict.fromkeys(_TEXTS, "string"), "tx_index": "int", "keys": "array<string>", "values": "array<string>"}
