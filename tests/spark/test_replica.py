@@ -177,6 +177,20 @@ def test_logs_that_contradict_themselves_stop_the_replica_before_them(
         full_lake.table("silver.applied", chain=chain, height=3)
 
 
+def test_a_late_write_is_kept_where_the_first_rows_of_a_replica_are_those_of_a_dropped_table(
+    full_lake: Lake, chain: str, tmp_path: Path
+) -> None:
+    leader = Leader()
+    meta, data = proposed(*SETUP, leader=leader), leader.propose(insert("alice", 1))
+    given = [[*meta, leader.propose({"type": "DropTable", "table_id": data.command["table_id"]})], [data]]
+    ingest(full_lake, chain, tmp_path, given)
+    run(full_lake, chain, max_blocks=1, stages=STAGES[:2])
+    compare(full_lake, chain, given)
+    assert full_lake.table("silver.data_rows", chain=chain).count() == 0
+    (row,) = full_lake.table("silver.dropped_rows", chain=chain).collect()
+    assert (row.group_name, row.log_index) == (data.group, data.log_index)
+
+
 def test_a_rollout_is_rehearsed_with_three_logs_and_there_is_no_way_back(full_lake: Lake, chain: str, tmp_path: Path) -> None:
     rng = random.Random(3)
     given: list[list[Entry]] = deliveries(rng, history(rng, 25, unified=False))

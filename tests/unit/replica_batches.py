@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from chainlake.replica import meta_fold, row_fold, shard_fold
+from chainlake.replica.columns import typed
 from chainlake.replica.commands import command_text
 from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META, OLD_META, is_meta
@@ -28,15 +29,9 @@ def pieces(rows: Sequence[Row], schema: pa.Schema) -> Iterable[pa.RecordBatch]:
         )
 
 
-def typed(*names: str) -> pa.Schema:
-    texts = ("group_name", "type", "table_id", "user_id", "command", "kind", "id", "definition", "row_key", "row")
-    kinds = {
-        **dict.fromkeys(texts, pa.string()),
-        "keys": pa.list_(pa.string()),
-        "values": pa.list_(pa.string()),
-        "tx_index": pa.int32(),
-    }
-    return pa.schema([(name, kinds.get(name, pa.int64())) for name in names])
+def unpacked(batches: Iterable[pa.RecordBatch], kind: str) -> list[Row]:
+    """The rows of one kind."""
+    return [row for batch in batches for rows in batch.column(kind).to_pylist() for row in rows or ()]
 
 
 @dataclass
@@ -57,7 +52,7 @@ class Tables:
         return [row for row in newest.values() if not row.get("_deleted")]
 
     def add(self, table: str, batches: Iterable[pa.RecordBatch], out: str) -> None:
-        found = [row for batch in batches for row in batch.to_pylist() if row["out"] == out]
+        found = unpacked(batches, out)
         assert all(self.head < row["_height"] for row in found)
         self.rows.setdefault(table, []).extend(found)
 
@@ -72,7 +67,7 @@ class Tables:
             before[META].applied_index if META in before else sum(p.applied_index for g, p in before.items() if g in OLD_META)
         )
         meta = self._meta([row for row in entries if is_meta(row["group_name"])], before, started)
-        reached = [(row["_height"], row["meta_index"]) for batch in meta for row in batch.to_pylist() if row["out"] == "index"]
+        reached = [(row["_height"], row["meta_index"]) for row in unpacked(meta, meta_fold.INDEX)]
         timeline = Timeline(started, *zip(*reached, strict=True)) if reached else Timeline(started)
         gone = [row for row in self.rows.get("changes", []) if row["kind"] == "table" and row["definition"] is None]
         drops = [Drop(row["_height"], row["id"], row["created_index"]) for row in gone if row["_height"] > low]
@@ -109,7 +104,7 @@ class Tables:
         self.add("objects", found, meta_fold.OBJECT)
         self.add("changes", found, meta_fold.CHANGE)
         self.add("results", found, meta_fold.RESULT)
-        applied = [row for batch in found for row in batch.to_pylist() if row["out"] == meta_fold.APPLIED]
+        applied = unpacked(found, meta_fold.APPLIED)
         self.rows.setdefault("applied", []).extend(
             {**row, **Progress(row["log_index"], row["log_term"], row["log_index"])._asdict()} for row in applied
         )
@@ -141,7 +136,7 @@ class Tables:
             self.add("rows", found, row_fold.ROW)
             self.add("aside", found, row_fold.ASIDE)
             return
-        operations = [row for batch in found for row in batch.to_pylist() if row["out"] == shard_fold.OPERATION]
+        operations = unpacked(found, shard_fold.OPERATION)
         held = [
             *(
                 {**row, "tag": row_fold.LIVE, "log_index": None}

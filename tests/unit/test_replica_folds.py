@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from chainlake.errors import BrokenPromise
 from chainlake.replica import shard_fold
+from chainlake.replica.columns import typed
 from chainlake.replica.commands import command_text
 from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META
@@ -24,7 +25,7 @@ from chainlake.replica.rules import resolve, shown_key
 from chainlake.replica.sequence import AGAIN, GAP
 from chainlake.replica.shard_fold import fold_shards
 from chainlake.replica.timeline import Progress, Timeline
-from tests.unit.replica_batches import Tables, pieces, typed
+from tests.unit.replica_batches import Tables, pieces, unpacked
 from tests.unit.replica_making import data_command, deliveries, history
 
 SEEDS = st.integers(0, 1 << 32)
@@ -106,7 +107,7 @@ def test_shards_give_back_what_is_not_the_next_entry_of_its_log() -> None:
     ]
     before = {"data:user:00": Progress(applied_index=2, executed_index=2)}
     found = fold_shards(pieces(rows, typed(*shard_fold.INPUT)), before, Timeline(0), 4)
-    given_back = [row for batch in found for row in batch.to_pylist() if row["out"] == shard_fold.UNEXPECTED]
+    given_back = unpacked(found, shard_fold.UNEXPECTED)
     assert [(row["tx_index"], row["log_index"], row["expected"], row["status"]) for row in given_back] == [
         (0, 2, 3, AGAIN),
         (2, 3, 4, AGAIN),

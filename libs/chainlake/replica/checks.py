@@ -5,11 +5,12 @@ Each check gives the first entry that breaks it, with the delivery; the stage th
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pyspark.sql import Column, DataFrame, Row
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.sequence import AGAIN, FRESH, GAP
+from chainlake.replica.shard_fold import KINDS, OPERATION, UNEXPECTED
 from chainlake.replica.timeline import Progress
 
 NO_WAY_BACK = "the three Meta logs are retired, there is no way back"
@@ -36,6 +37,9 @@ class Found(NamedTuple):
     deletes_namespaces: bool
 
 
+NOTHING = Found(None, None, None, has_meta=False, has_snapshot=False, deletes_namespaces=False)
+
+
 class Kinds(NamedTuple):
     """Which kinds of rows the shards gave back, whether an operation is for a table that was dropped, and which kinds of rows
     Meta gave."""
@@ -45,41 +49,43 @@ class Kinds(NamedTuple):
     of_meta: frozenset[str]
 
 
+def there_are(*kinds: str) -> list[Column]:
+    """Of packed rows, whether there are any of each kind."""
+    return [_any(F.col(kind).isNotNull()) for kind in kinds]
+
+
 def look_at_shards(shards: DataFrame, of_meta: frozenset[str]) -> tuple[Found, Kinds]:
-    """One look at what the shards gave back: entries that are not the next of their log among it."""
-    row = _look(shards, F.collect_set("out"), F.coalesce(F.bool_or(F.col("dropped_index").isNotNull()), F.lit(False)))
-    return _found(row), Kinds(frozenset(row[-2]), row[-1], of_meta)
+    """One look at what the shards gave back, and another at entries that are not the next of their log, if there are any."""
+    is_late = _any(F.exists(OPERATION, lambda one: one["dropped_index"].isNotNull()))
+    *present, has_late = shards.agg(*there_are(*KINDS), is_late).collect()[0]
+    kinds = frozenset(kind for kind, is_there in zip(KINDS, present, strict=True) if is_there)
+    found = look(shards.select(F.inline(UNEXPECTED))) if UNEXPECTED in kinds else NOTHING
+    return found, Kinds(kinds, has_late, of_meta)
 
 
 def look(entries: DataFrame) -> Found:
     """One look at the sequenced entries of a batch."""
-    return _found(_look(entries))
-
-
-def _look(entries: DataFrame, *more: Column) -> Row:
     of_old = F.col("group_name").isin(*OLD_META)
-    is_meta = (F.col("group_name") == META) | of_old
     again, index = F.col("status") == AGAIN, F.col("log_index")
     place = F.struct("_height", "tx_index", "group_name", "log_index", "expected")
-    found: Row = entries.agg(
+    row = entries.agg(
         F.min(F.when(F.col("status") == GAP, place)),
         F.min(F.when((F.col("status") == FRESH) & of_old, place)),
         F.min(F.when(again, index)),
         F.max(F.when(again, index)),
-        F.coalesce(F.bool_or(is_meta), F.lit(False)),
-        F.coalesce(F.bool_or(F.col("type") == "Snapshot"), F.lit(False)),
-        F.coalesce(F.bool_or(F.col("type") == "DeleteNamespace"), F.lit(False)),
-        *more,
+        _any((F.col("group_name") == META) | of_old),
+        _any(F.col("type") == "Snapshot"),
+        _any(F.col("type") == "DeleteNamespace"),
     ).collect()[0]
-    return found
-
-
-def _found(row: Row) -> Found:
     gap = row[0] and Fault(
         row[0][0], row[0][1], f"{row[0][2]} {row[0][3]} came where {row[0][4]} is expected: entries are missing"
     )
     retired = row[1] and Fault(row[1][0], row[1][1], f"{row[1][2]} {row[1][3]}: {NO_WAY_BACK}")
-    return Found(gap, retired, None if row[2] is None else (row[2], row[3]), *row[4:7])
+    return Found(gap, retired, None if row[2] is None else (row[2], row[3]), *row[4:])
+
+
+def _any(what: Column) -> Column:
+    return F.coalesce(F.bool_or(what), F.lit(False))
 
 
 def changed_again(entries: DataFrame, earlier: DataFrame, span: tuple[int, int]) -> Fault | None:

@@ -1,8 +1,8 @@
-"""Rows of several kinds in one stream of Arrow batches: each batch has rows of one kind, and NULL where the kind has no
-column."""
+"""Rows of several kinds in one stream of Arrow batches, packed: a row of the stream holds thousands of rows of one kind, as an
+array of structs in the column of that kind, so that Spark moves and keeps few large rows in place of many wide ones."""
 
 import gc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import wraps
 from itertools import pairwise
 from typing import Any, ParamSpec
@@ -15,15 +15,54 @@ import pyarrow.compute as pc
 MOST_ROWS, MOST_BYTES = 20_000, 64 << 20
 P = ParamSpec("P")
 _SPARK = {pa.int64(): "long", pa.int32(): "int", pa.int8(): "byte", pa.string(): "string", pa.bool_(): "boolean"}
+_TEXTS = (
+    "group_name",
+    "type",
+    "table_id",
+    "user_id",
+    "command",
+    "error",
+    "kind",
+    "id",
+    "definition",
+    "row_key",
+    "primary_key",
+    "row",
+)
+_TYPES: Mapping[str, pa.DataType] = {
+    **dict.fromkeys(_TEXTS, pa.string()),
+    **dict.fromkeys(("keys", "values"), pa.list_(pa.string())),
+    "tx_index": pa.int32(),
+    "status": pa.int8(),
+    "_deleted": pa.bool_(),
+}
+"""Of columns that are not numbers of 64 bits."""
 
 
-def spark_ddl(schema: pa.Schema) -> str:
-    """The schema as Spark writes it."""
-    return ", ".join(f"{field.name} {_spark_type(field.type)}" for field in schema)
+def typed(*names: str) -> pa.Schema:
+    """Columns of the folds by name: a name means the same in all of them."""
+    return pa.schema([(name, _TYPES.get(name, pa.int64())) for name in names])
+
+
+def packed(kinds: Mapping[str, Sequence[str]]) -> pa.Schema:
+    """A stream of rows of these kinds."""
+    return pa.schema([(kind, pa.list_(pa.struct(list(typed(*names))))) for kind, names in kinds.items()])
+
+
+def spark_types(schema: Iterable[pa.Field]) -> dict[str, str]:
+    """The columns' types as Spark writes them."""
+    return {field.name: _spark_type(field.type) for field in schema}
+
+
+def spark_ddl(schema: Iterable[pa.Field], between: str = " ") -> str:
+    """The columns as Spark writes them."""
+    return ", ".join(f"{name}{between}{kind}" for name, kind in spark_types(schema).items())
 
 
 def _spark_type(kind: pa.DataType) -> str:
-    return f"array<{_SPARK[kind.value_type]}>" if pa.types.is_list(kind) else _SPARK[kind]
+    if pa.types.is_list(kind):
+        return f"array<{_spark_type(kind.value_type)}>"
+    return f"struct<{spark_ddl(kind, ': ')}>" if pa.types.is_struct(kind) else _SPARK[kind]
 
 
 def without_collector(fold: Callable[P, Iterator[pa.RecordBatch]]) -> Callable[P, Iterator[pa.RecordBatch]]:
@@ -44,13 +83,13 @@ def without_collector(fold: Callable[P, Iterator[pa.RecordBatch]]) -> Callable[P
 
 
 class Sheets:
-    """Rows of some kinds, collected until they are enough for a batch. The first column of the schema tells the kind."""
+    """Rows of some kinds, collected until they are enough for one of the stream."""
 
-    def __init__(self, schema: pa.Schema, columns: Mapping[str, Sequence[str]]) -> None:
-        self._schema = schema
-        self._columns = columns
-        self._rows: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in columns}
-        self._pieces: dict[str, list[Mapping[str, pa.Array]]] = {}
+    def __init__(self, kinds: Mapping[str, Sequence[str]]) -> None:
+        self._kinds = {kind: typed(*names) for kind, names in kinds.items()}
+        self._packed = packed(kinds)
+        self._rows: dict[str, list[tuple[Any, ...]]] = {kind: [] for kind in kinds}
+        self._pieces: dict[str, list[Mapping[str, pa.Array]]] = {kind: [] for kind in kinds}
         self._given = 0
 
     def add(self, kind: str, *values: Any) -> None:
@@ -59,46 +98,40 @@ class Sheets:
 
     def add_columns(self, kind: str, columns: Mapping[str, pa.Array]) -> None:
         """Many rows at once, by column."""
-        self._pieces.setdefault(kind, []).append(columns)
+        self._pieces[kind].append(columns)
 
     def full(self, given: int = 0) -> Iterator[pa.RecordBatch]:
-        """Batches of the kinds that have many rows; of all kinds once the bytes `given` to the fold are many, so that a few
-        large commands do not make a batch that is too large to be one."""
+        """The kinds that have many rows; all kinds once the bytes `given` to the fold are many, so that a few large commands do
+        not make a row that is too large to be one."""
         self._given += given
         if self._given >= MOST_BYTES:
             yield from self.rest()
-        for kind, rows in self._rows.items():
-            if len(rows) >= MOST_ROWS:
-                yield self._take(kind)
-        for kind, pieces in self._pieces.items():
-            if sum(len(piece["_height"]) for piece in pieces) >= MOST_ROWS:
-                yield self._take_columns(kind)
+        for kind in self._kinds:
+            if len(self._rows[kind]) + sum(len(piece["_height"]) for piece in self._pieces[kind]) >= MOST_ROWS:
+                yield from self._take(kind)
 
     def rest(self) -> Iterator[pa.RecordBatch]:
         """Everything that is left."""
         self._given = 0
-        for kind, rows in self._rows.items():
-            if rows:
-                yield self._take(kind)
-        for kind, pieces in self._pieces.items():
-            if pieces:
-                yield self._take_columns(kind)
+        for kind in self._kinds:
+            yield from self._take(kind)
 
-    def _take(self, kind: str) -> pa.RecordBatch:
-        rows, self._rows[kind] = self._rows[kind], []
-        given = dict(zip(self._columns[kind], zip(*rows, strict=True), strict=True))
-        types = {field.name: field.type for field in self._schema}
-        return self._batch(kind, len(rows), {name: pa.array(column, types[name]) for name, column in given.items()})
+    def _take(self, kind: str) -> Iterator[pa.RecordBatch]:
+        schema, rows, pieces = self._kinds[kind], self._rows[kind], self._pieces[kind]
+        self._rows[kind], self._pieces[kind] = [], []
+        if rows:
+            yield self._batch(
+                kind, [pa.array(column, one.type) for column, one in zip(zip(*rows, strict=True), schema, strict=True)]
+            )
+        if pieces:
+            yield self._batch(kind, [pa.concat_arrays([piece[name] for piece in pieces]) for name in schema.names])
 
-    def _take_columns(self, kind: str) -> pa.RecordBatch:
-        pieces, self._pieces[kind] = self._pieces[kind], []
-        given = {name: pa.concat_arrays([piece[name] for piece in pieces]) for name in pieces[0]}
-        return self._batch(kind, len(given["_height"]), given)
-
-    def _batch(self, kind: str, count: int, given: Mapping[str, pa.Array]) -> pa.RecordBatch:
-        columns = [given[field.name] if field.name in given else pa.nulls(count, field.type) for field in self._schema]
-        columns[0] = pa.repeat(kind, count)
-        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+    def _batch(self, kind: str, columns: list[pa.Array]) -> pa.RecordBatch:
+        """One row of the stream."""
+        rows = pa.StructArray.from_arrays(columns, fields=list(self._kinds[kind]))
+        full = pa.ListArray.from_arrays(pa.array([0, len(rows)], pa.int32()), rows)
+        held = [full if one.name == kind else pa.nulls(1, one.type) for one in self._packed]
+        return pa.RecordBatch.from_arrays(held, schema=self._packed)
 
 
 def has_long_numbers(texts: pa.Array) -> bool:

@@ -5,22 +5,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 
-from chainlake.replica.columns import Sheets, rows_of
+from chainlake.replica.columns import Sheets, rows_of, typed
 from chainlake.replica.commands import MARKERS
 from chainlake.replica.groups import META
 from chainlake.replica.meta import MetaObject, MetaState, touched
 from chainlake.sources.json_text import canonical
 
 OBJECT, CHANGE, RESULT, INDEX, APPLIED = "object", "change", "result", "index", "applied"
-SCHEMA = pa.schema(
-    [
-        *[("out", pa.string()), ("_height", pa.int64()), ("group_name", pa.string()), ("log_index", pa.int64())],
-        *[("log_term", pa.int64()), ("type", pa.string()), ("error", pa.string()), ("kind", pa.string()), ("id", pa.string())],
-        *[("definition", pa.string()), ("created_index", pa.int64()), ("updated_index", pa.int64()), ("meta_index", pa.int64())],
-        *[("_deleted", pa.bool_())],
-    ]
-)
-COLUMNS: Mapping[str, Sequence[str]] = {
+KINDS: Mapping[str, Sequence[str]] = {
     OBJECT: ("_height", "kind", "id", "definition", "created_index", "updated_index", "_deleted"),
     CHANGE: ("_height", "meta_index", "kind", "id", "definition", "created_index"),
     RESULT: ("_height", "group_name", "log_index", "type", "error", "meta_index"),
@@ -29,7 +21,7 @@ COLUMNS: Mapping[str, Sequence[str]] = {
 }
 _INPUT = ("tag", "_height", "group_name", "log_index", "log_term", "command", "kind", "id", "definition", "created_index")
 INPUT = (*_INPUT, "updated_index")
-KEYS = pa.schema([("kind", pa.string()), ("id", pa.string())])
+KEYS = typed("kind", "id")
 
 
 def touched_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -41,7 +33,7 @@ def touched_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def fold_meta(batches: Iterable[pa.RecordBatch], meta_index: int) -> Iterator[pa.RecordBatch]:
     """Carry out the Meta commands of a batch on from an index."""
-    state, sheets = MetaState(), Sheets(SCHEMA, COLUMNS)
+    state, sheets = MetaState(), Sheets(KINDS)
     fold = MetaFold(state, sheets, meta_index)
     for batch in batches:
         for tag, height, group, log_index, term, command, kind, name, definition, created, updated in rows_of(batch, INPUT):

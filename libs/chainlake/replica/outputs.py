@@ -1,4 +1,4 @@
-"""The tables of a replica, from what its folds gave back: rows of several kinds in one frame each."""
+"""The tables of a replica, from what its folds gave back: packed rows of several kinds in one frame each."""
 
 from functools import reduce
 
@@ -12,7 +12,7 @@ from chainlake.replica.timeline import Progress
 
 def of_kind(frame: DataFrame, out: str) -> DataFrame:
     """The rows of one kind."""
-    return frame.filter(F.col("out") == out)
+    return frame.select(F.inline(out))
 
 
 def tables(
@@ -21,7 +21,8 @@ def tables(
     """All tables of the stage, in at most so many files each; None for those that get no rows. `meta` is None if the batch has
     none, `rows` if the shards have carried out their operations themselves, or there are none."""
     held = shards if rows is None else rows
-    has_rows, has_aside = rows is not None or row_fold.ROW in kinds.kinds, has_drops or kinds.has_late
+    has_rows = rows is not None or row_fold.ROW in kinds.kinds
+    has_aside = row_fold.ASIDE in kinds.kinds or (rows is not None and (has_drops or kinds.has_late))
     pending = of_kind(shards, shard_fold.PENDING).withColumnRenamed("watermark", "effective_meta_index")
     made = {
         "silver.meta_objects": _meta_rows(meta, kinds, meta_fold.OBJECT),

@@ -16,17 +16,13 @@ from chainlake.replica.rules import Changes, Operation, Result, apply, execute, 
 LIVE, DROPPED, OPERATION = 0, 1, 2
 ROW, ASIDE, RESULT = "row", "aside", "result"
 _INTS = ("log_index", "required_meta_index", "received_height", "meta_index")
-SCHEMA = pa.schema(
-    [
-        *[("out", pa.string()), ("_height", pa.int64()), ("group_name", pa.string())],
-        *[(name, pa.int64()) for name in _INTS],
-        *[(name, pa.string()) for name in ("type", "error", "table_id", "row_key", "user_id", "primary_key", "row")],
-        *[("table_index", pa.int64()), ("rows_changed", pa.int64()), ("_deleted", pa.bool_())],
-    ]
-)
 _ROW = ("_height", "group_name", "table_id", "row_key", "user_id", "primary_key", "row", "log_index", "_deleted")
-COLUMNS: Mapping[str, Sequence[str]] = {ROW: _ROW, ASIDE: (*_ROW, "table_index")}
 RESULT_COLUMNS = ("_height", "group_name", *_INTS, "type")
+KINDS: Mapping[str, Sequence[str]] = {
+    ROW: _ROW,
+    ASIDE: (*_ROW, "table_index"),
+    RESULT: (*RESULT_COLUMNS, "rows_changed", "error"),
+}
 _OPERATION = ("type", "table_id", "table_index", "dropped_index", "keys", "values")
 INPUT = ("tag", "group_name", "_height", *_INTS, *_OPERATION, "row_key", "row")
 
@@ -42,7 +38,7 @@ class Drop(NamedTuple):
 @without_collector
 def fold_rows(batches: Iterable[pa.RecordBatch], drops: Sequence[Drop]) -> Iterator[pa.RecordBatch]:
     """Carry out the operations of each shard."""
-    sheets = Sheets(SCHEMA, COLUMNS)
+    sheets = Sheets(KINDS)
     shard = RowFold("", (), sheets)
     for batch in batches:
         for group, tag, piece in runs(batch):

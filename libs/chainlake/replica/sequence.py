@@ -5,20 +5,25 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from chainlake.replica.columns import rows_of
+from chainlake.replica.columns import rows_of, typed
 from chainlake.replica.groups import META
 from chainlake.replica.rules import effective_watermark
 from chainlake.replica.timeline import Progress
 
 FRESH, AGAIN, GAP = 0, 1, 2
-INPUT = pa.schema(
-    [
-        *[("_height", pa.int64()), ("tx_index", pa.int32()), ("group_name", pa.string()), ("log_index", pa.int64())],
-        *[("log_term", pa.int64()), ("type", pa.string()), ("required_meta_index", pa.int64()), ("table_id", pa.string())],
-        *[("user_id", pa.string()), ("command", pa.string())],
-    ]
+_ENTRY = (
+    "_height",
+    "tx_index",
+    "group_name",
+    "log_index",
+    "log_term",
+    "type",
+    "required_meta_index",
+    "table_id",
+    "user_id",
+    "command",
 )
-ADDED = pa.schema([("expected", pa.int64()), ("status", pa.int8())])
+INPUT, ADDED = typed(*_ENTRY), typed("expected", "status")
 SCHEMA = pa.unify_schemas([INPUT, ADDED])
 
 

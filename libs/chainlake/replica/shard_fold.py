@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chainlake.replica import row_fold
-from chainlake.replica.columns import Sheets, numbers, rows_of, runs, without_collector
+from chainlake.replica.columns import Sheets, numbers, rows_of, runs, typed, without_collector
 from chainlake.replica.commands import MARKERS
 from chainlake.replica.history import MetaHistory
 from chainlake.replica.resolver import Resolver
@@ -29,24 +29,15 @@ VERSION, WAITING, DRAINED, ARRIVED = 0, 1, 2, 3
 PENDING, OPERATION, RESULT, APPLIED, UNEXPECTED = "pending", "operation", row_fold.RESULT, "applied", "unexpected"
 _INTS = ("log_index", "log_term", "required_meta_index", "watermark", "received_height")
 _PROGRESS = ("applied_index", "applied_term", "executed_index", "watermark", "waits_for", "waiting_since")
-SCHEMA = pa.schema(
-    [
-        *[("out", pa.string()), ("_height", pa.int64()), ("group_name", pa.string())],
-        *[(name, pa.int64()) for name in _INTS],
-        *[(name, pa.string()) for name in ("type", "table_id", "user_id", "command", "error")],
-        *[(name, pa.int64()) for name in _PROGRESS if name != "watermark"],
-        *[("meta_index", pa.int64()), ("table_index", pa.int64()), ("dropped_index", pa.int64())],
-        *[("keys", pa.list_(pa.string())), ("values", pa.list_(pa.string())), ("_deleted", pa.bool_())],
-        *[("tx_index", pa.int32()), ("expected", pa.int64()), ("status", pa.int8())],
-        *[("row_key", pa.string()), ("primary_key", pa.string()), ("row", pa.string()), ("rows_changed", pa.int64())],
-    ]
-)
-COLUMNS: Mapping[str, Sequence[str]] = {
+_OPERATION = ("table_id", "table_index", "dropped_index", "keys", "values")
+_KEPT = ("group_name", *_INTS, "type", "table_id", "user_id")
+KINDS: Mapping[str, Sequence[str]] = {
+    PENDING: ("_height", *_KEPT, "command", "_deleted"),
+    OPERATION: (*row_fold.RESULT_COLUMNS, *_OPERATION),
     APPLIED: ("_height", "group_name", *_PROGRESS),
     UNEXPECTED: ("_height", "group_name", "log_index", "log_term", "type", "command", "tx_index", "expected", "status"),
-    **row_fold.COLUMNS,
+    **row_fold.KINDS,
 }
-_KEPT = ("group_name", *_INTS, "type", "table_id", "user_id")
 _ENTRY_IN = ("tag", "group_name", *_INTS, "type", "table_id", "user_id", "command", "tx_index")
 INPUT = (*_ENTRY_IN, "kind", "id", "definition", "created_index", "meta_index")
 ORDER = ("group_name", "tag", "received_height", "tx_index", "log_index")
@@ -63,7 +54,7 @@ def fold_shards(
 ) -> Iterator[pa.RecordBatch]:
     """Place the entries of each shard in time, and check its commands. With `drops`, carry them out too: there are no rows from
     before that they might touch."""
-    sheets = Sheets(SCHEMA, COLUMNS)
+    sheets = Sheets(KINDS)
     shard = ShardFold("", Progress(), timeline, low, sheets)
     for batch in batches:
         for group, tag, piece in runs(batch):
@@ -192,9 +183,8 @@ class ShardFold:
             add_results(self.sheets, {name: column.filter(is_refused) for name, column in columns.items()}, refused)
             columns = {name: column.filter(pc.invert(is_refused)) for name, column in columns.items()}
         if found:
-            fields = ("table_id", "table_index", "dropped_index", "keys", "values")
             _, *told = zip(*found, strict=True)
-            made = {name: pa.array(column, SCHEMA.field(name).type) for name, column in zip(fields, told, strict=True)}
+            made = {one.name: pa.array(column, one.type) for column, one in zip(told, typed(*_OPERATION), strict=True)}
             self.sheets.add_columns(OPERATION, {**columns, **made})
 
     def end(self) -> None:

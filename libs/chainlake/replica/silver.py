@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from chainlake.errors import BrokenPromise
-from chainlake.lake.stage import Batch, Output
+from chainlake.lake.session import settings
+from chainlake.lake.stage import SMALL_ROWS, Batch, Output
 from chainlake.replica import checks, meta_fold, row_fold, sequence, shard_fold
-from chainlake.replica.columns import spark_ddl
+from chainlake.replica.columns import packed, spark_ddl, spark_types, typed
 from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.migrate import check_flag
 from chainlake.replica.outputs import of_kind, tables
@@ -24,6 +25,8 @@ from chainlake.replica.row_fold import Drop
 from chainlake.replica.timeline import Progress, Timeline
 
 IS_META = "group_name LIKE 'meta%'"
+SMALL_COMMAND = 6 << 10
+"""Bytes of commands of which ten thousand, what Spark hands to Python at once, are no more than its limit of bytes."""
 
 
 def silver(batch: Batch) -> Output:
@@ -61,7 +64,7 @@ class SilverBatch:
         meta = self.meta(entries, found)
         timeline, drops, of_meta = self.timeline(meta)
         has_rows = bool({"silver_data_rows", "silver_dropped_rows"} & self.filled)
-        work = Work(arrived, self.drained(timeline))
+        work = Work(*arrived, self.drained(timeline))
         shards = self.shards(commands.filter(f"NOT ({IS_META})"), meta, timeline, work, None if has_rows else drops)
         wrong, kinds = checks.look_at_shards(shards, of_meta)
         self.refuse(self.faults(of_kind(shards, shard_fold.UNEXPECTED), wrong))
@@ -78,9 +81,11 @@ class SilverBatch:
         fold = partial(sequence.sequence, before=self.before)
         return self.batch.keep(ordered.mapInArrow(fold, spark_ddl(sequence.SCHEMA)))
 
-    def arrived(self, commands: DataFrame) -> int:
-        """How many entries of shards the batch brings. The ledger only knows whole commits, which may bring many more."""
-        return commands.filter(f"NOT ({IS_META})").count()
+    def arrived(self, commands: DataFrame) -> tuple[int, int]:
+        """How many entries of shards the batch brings, and how large the largest command is. The ledger only knows whole commits,
+        which may bring many more."""
+        count, largest = commands.filter(f"NOT ({IS_META})").agg(F.count("*"), _largest()).collect()[0]
+        return count, largest
 
     def refuse_meta(self, commands: DataFrame, entries: DataFrame, found: checks.Found) -> None:
         """Stop if Meta may not go on like this. Shards are looked at too then: one of them may be wrong in an earlier
@@ -116,14 +121,14 @@ class SilverBatch:
     def meta(self, entries: DataFrame, found: checks.Found) -> DataFrame:
         """Meta commands carried out, on the objects that they touch."""
         if not found.has_meta:
-            return self.batch.spark.createDataFrame([], spark_ddl(meta_fold.SCHEMA))
+            return self.batch.spark.createDataFrame([], _PACKED_META)
         fresh = entries.filter(F.col("status") == sequence.FRESH)
         tagged = _shaped(fresh.withColumn("tag", F.lit(1)), (*meta_fold.INPUT, "tx_index"))
         for objects in self.objects(fresh, found):
             tagged = tagged.unionByName(_shaped(objects.withColumn("tag", F.lit(0)), (*meta_fold.INPUT, "tx_index")))
         ordered = tagged.repartition(1).sortWithinPartitions("tag", "_height", "tx_index")
         fold = partial(meta_fold.fold_meta, meta_index=self.meta_index())
-        return self.batch.keep(ordered.mapInArrow(fold, spark_ddl(meta_fold.SCHEMA)))
+        return self.batch.keep(ordered.mapInArrow(fold, _PACKED_META))
 
     def objects(self, fresh: DataFrame, found: checks.Found) -> list[DataFrame]:
         """The objects that commands look at, as they were before the batch."""
@@ -145,11 +150,13 @@ class SilverBatch:
 
     def timeline(self, meta: DataFrame) -> tuple[Timeline, list[Drop], frozenset[str]]:
         """When Meta advanced, which tables it dropped, and which kinds of rows there are."""
-        is_drop = "out = 'change' AND kind = 'table' AND definition IS NULL"
-        told = F.when(F.expr(f"out = 'index' OR {is_drop}"), F.struct("out", "_height", "meta_index", "id", "created_index"))
-        rows, kinds = meta.agg(F.collect_list(told), F.collect_set("out")).collect()[0]
-        reached = sorted((row[1], row[2]) for row in rows if row[0] == meta_fold.INDEX)
-        drops = sorted(Drop(row[1], row[3], row[4]) for row in rows if row[0] == meta_fold.CHANGE)
+        is_drop = F.filter(meta_fold.CHANGE, lambda one: (one["kind"] == "table") & one["definition"].isNull())
+        indexes, gone, *present = meta.agg(
+            F.flatten(F.collect_list(meta_fold.INDEX)), F.flatten(F.collect_list(is_drop)), *checks.there_are(*meta_fold.KINDS)
+        ).collect()[0]
+        kinds = (kind for kind, is_there in zip(meta_fold.KINDS, present, strict=True) if is_there)
+        reached = sorted((row["_height"], row["meta_index"]) for row in indexes)
+        drops = sorted(Drop(row["_height"], row["id"], row["created_index"]) for row in gone)
         timeline = Timeline(self.meta_index(), [height for height, _ in reached], [index for _, index in reached])
         return timeline, drops, frozenset(kinds)
 
@@ -164,16 +171,18 @@ class SilverBatch:
     ) -> DataFrame:
         """Data entries placed in time, their commands checked against Meta as of their watermark; with `drops`, carried out."""
         found = self.waiting(timeline, work.drained) if work.drained else []
+        largest = max([work.largest, *(frame.agg(_largest()).collect()[0][0] for frame in found[:1])])
         if work.arrived:
             found.append(commands.withColumns({"received_height": F.col("_height"), "tag": F.lit(shard_fold.ARRIVED)}))
         if not found:
-            return self.batch.spark.createDataFrame([], spark_ddl(shard_fold.SCHEMA))
+            return self.batch.spark.createDataFrame([], _PACKED_SHARDS)
         tagged = reduce(DataFrame.unionByName, [_shaped(frame, shard_fold.INPUT) for frame in found])
         ready = tagged.filter((F.col("tag") >= shard_fold.DRAINED) & (F.col("required_meta_index") <= timeline.end))
         tagged = tagged.unionByName(_shaped(self.versions(ready, meta), shard_fold.INPUT))
         ordered = tagged.repartition(partitions(work.rows), "group_name").sortWithinPartitions(*shard_fold.ORDER)
         fold = partial(shard_fold.fold_shards, before=self.before, timeline=timeline, low=self.low, drops=drops)
-        return self.batch.keep(ordered.mapInArrow(fold, spark_ddl(shard_fold.SCHEMA)))
+        with settings(self.batch.spark, SMALL_ROWS if largest <= SMALL_COMMAND else {}):
+            return self.batch.keep(ordered.mapInArrow(fold, _PACKED_SHARDS))
 
     def waiting(self, timeline: Timeline, drained: Mapping[str, Progress]) -> list[DataFrame]:
         """Entries that waited and are satisfied by the end of the batch, and the next one of each of their shards. Shards of
@@ -216,7 +225,7 @@ class SilverBatch:
         for held in self.held_rows(operations, drops):
             tagged = tagged.unionByName(_shaped(held.withColumn("log_index", F.lit(0)), row_fold.INPUT))
         ordered = tagged.repartition(partitions(work.rows), "group_name").sortWithinPartitions("group_name", "tag", "log_index")
-        return self.batch.keep(ordered.mapInArrow(partial(row_fold.fold_rows, drops=drops), spark_ddl(row_fold.SCHEMA)))
+        return self.batch.keep(ordered.mapInArrow(partial(row_fold.fold_rows, drops=drops), _PACKED_ROWS))
 
     def held_rows(self, operations: DataFrame, drops: list[Drop]) -> list[DataFrame]:
         """Rows as they were before the batch."""
@@ -237,9 +246,11 @@ class SilverBatch:
 
 @dataclass(frozen=True)
 class Work:
-    """How many entries a batch brings to the shards, and the shards of which entries waited and may go on."""
+    """How many entries a batch brings to the shards, the bytes of the largest, and the shards of which entries waited and may go
+    on."""
 
     arrived: int
+    largest: int
     drained: Mapping[str, Progress]
 
     @property
@@ -248,13 +259,18 @@ class Work:
         return self.arrived + sum(now.pending for now in self.drained.values())
 
 
+def _largest() -> Column:
+    """Bytes of the largest command."""
+    return F.coalesce(F.max(F.octet_length("command")), F.lit(0))
+
+
 def _shaped(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     """The frame with exactly these columns, NULL where it has none, so that frames of different origin go into one stream."""
     held = set(frame.columns)
-    return frame.select(*[(F.col(n) if n in held else F.lit(None)).cast(_TYPES.get(n, "long")).alias(n) for n in columns])
+    types = spark_types(typed(*columns))
+    return frame.select(*[(F.col(n) if n in held else F.lit(None)).cast(kind).alias(n) for n, kind in types.items()])
 
 
 _ENTRY = ("log_index", "log_term", "required_meta_index", "watermark", "received_height")
 _WAITED = ("group_name", *_ENTRY, "type", "table_id", "user_id", "command")
-_TEXTS = ("group_name", "type", "table_id", "user_id", "command", "kind", "id", "definition", "row_key", "row")
-_TYPES = {**dict.fromkeys(_TEXTS, "string"), "tx_index": "int", "keys": "array<string>", "values": "array<string>"}
+_PACKED_META, _PACKED_SHARDS, _PACKED_ROWS = (spark_ddl(packed(fold.KINDS)) for fold in (meta_fold, shard_fold, row_fold))
