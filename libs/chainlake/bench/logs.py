@@ -3,6 +3,7 @@
 Everything is measured in one run on the same logs. Answers are compared before anything is timed.
 """
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -121,7 +122,10 @@ class Bench:
     def queries(self, duck: Peer, postgres: Peer | None) -> Iterator[Result]:
         """Each class cold (nothing cached by us) and warm, at p50, p95 and p99. Peers hand logs over in their own ways: DuckDB as
         Arrow, PostgreSQL as tuples of Python values. We do the same beside each."""
-        for kind in workload(pq.read_table(self.logs, columns=list(COLUMNS))):
+        kinds = workload(pq.read_table(self.logs, columns=list(COLUMNS)))
+        gc.collect()
+        gc.freeze()  # else what this process made so far is searched for garbage in the middle of answers, ours and theirs
+        for kind in kinds:
             self._compare(kind, [duck, *([postgres] if postgres is not None else [])])
             cold = [_timed(_arrow(self.index(), kind), one) for one in kind.filters]
             yield from (Result(f"{kind.name}, cold: p{percent}", percentile_ms(cold, percent), "ms") for percent in PERCENTS)

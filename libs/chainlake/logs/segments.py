@@ -6,7 +6,8 @@ from functools import partial
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from chainlake.lake.stage import Batch, Output
+from chainlake.lake.session import settings
+from chainlake.lake.stage import SMALL_ROWS, Batch, Output
 from chainlake.lake.visibility import History
 from chainlake.logs.postings import (
     BUNDLES,
@@ -42,7 +43,9 @@ def index_logs(batch: Batch, chain: str, height: int) -> tuple[Mapping[str, Data
     logs = _rows(batch.read("bronze.evm_logs"), "log_id", values, "block_number", "topic0")
     blocks = _rows(batch.read("bronze.evm_blocks"), "block_number", [(Kind.BLOCK_HASH, "hash")])
     routed = logs.mapInArrow(partial(route_logs, parts=parts), BUNDLES)
-    routed = batch.keep(routed.unionByName(blocks.mapInArrow(partial(route_rows, parts=parts), BUNDLES)))
+    routed = routed.unionByName(blocks.mapInArrow(partial(route_rows, parts=parts), BUNDLES))
+    with settings(batch.spark, SMALL_ROWS):
+        routed = batch.keep(routed)
     counted = routed.filter(F.col("part") == NO_PART).mapInArrow(packed_rows, SIGNATURES)
     signatures = counted.groupBy("topic0", "block_number").agg(F.sum("count").alias("count"))
     return _segment(batch, routed.filter(F.col("part") >= 0), parts, seal, INDEX, chain, height), signatures
