@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import re
 import shlex
 import shutil
@@ -140,6 +141,18 @@ def bash_completes(words: str) -> list[str]:
     done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     return done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    "words", [["--home", "{}", "status"], ["status", "--home", "{}"], ["--home", "other", "status", "--home", "{}"]]
+)
+def test_the_home_may_stand_before_or_after_the_command(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("LAKE_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert main([word.format(tmp_path / "here") for word in words]) == 0
+    assert os.environ["LAKE_HOME"] == str(tmp_path / "here"), "a command's own home wins"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from chainlake import __version__
 from chainlake.errors import LakeError, first_line
@@ -12,9 +13,13 @@ from chainlake.errors import LakeError, first_line
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     given = build_parser().parse_args(arguments)
-    if given.home:
-        os.environ["LAKE_HOME"] = given.home
+    home = given.home or given.home_before
+    if home:
+        os.environ["LAKE_HOME"] = home
     return _guarded(given)
+
+
+_HOME: dict[str, Any] = {"metavar": "DIR", "help": "where the lake lives (default: $LAKE_HOME, else .lake)"}
 
 
 class WideHelp(argparse.HelpFormatter):
@@ -35,6 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
         epilog="lake COMMAND --help tells more, with examples.",
         formatter_class=WideHelp,
     )
+    parser.add_argument("--home", **_HOME, dest="home_before")  # a command's own default would overwrite the same name
     parser.add_argument("--version", action="version", version=f"chainlake {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in (jobs, data, events, operate, prove, serve, abci, snapshot, replica, doctor, completion):
@@ -45,7 +51,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _common() -> argparse.ArgumentParser:
     """Options that every command has."""
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--home", metavar="DIR", help="where the lake lives (default: $LAKE_HOME, else .lake)")
+    common.add_argument("--home", **_HOME)
     return common
 
 
