@@ -5,12 +5,18 @@ import subprocess
 import sys
 import time
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from chainlake.lake.clock import commit_time, new_commit_id, now, process_id, process_is_dead
-from chainlake.lake.lease import HELD, RELEASED, LeaseRow, newest_leases
+from chainlake.lake.control import ControlTables
+from chainlake.lake.deltalog import DeltaLog
+from chainlake.lake.lease import HELD, RELEASED, Lease, LeaseRow, newest_leases
+from chainlake.lake.ledger import Ledger
+from chainlake.lake.names import Namespace
+from tests.unit.control_tables import commit_row, made_lake, with_control
 
 STRANGER = "elsewhere:1:1:abcd"
 
@@ -125,3 +131,17 @@ def test_a_lease_is_free_once_released_or_expired_or_its_owner_is_gone() -> None
     assert row(HELD, -1, f"{process_id()}:ab").is_free(), "an expired lease is free even if its owner lives"
     host, pid, started = process_id().split(":")
     assert row(HELD, 60, f"{host}:{pid}:{int(started) - 1}:ab").is_free()
+
+
+def test_a_lease_that_is_taken_again_renews_itself_again(tmp_path: Path) -> None:
+    """It would run out under a long piece of work otherwise."""
+    place = with_control(made_lake(tmp_path, [commit_row(1, 0, 1)])) / "warehouse"
+    namespace = Namespace()
+    control = ControlTables(None, namespace, place)
+    ledger = Ledger(namespace, control, DeltaLog(None, "ledger", place / "control" / "ledger"))
+    held = Lease(control, ledger, DeltaLog(None, "leases", place / "control" / "leases"), "raw.logs", "c", ttl=1.2)
+    for epoch in (1, 2):
+        with held:
+            assert held.epoch == epoch
+            time.sleep(1.5)
+            held.check()

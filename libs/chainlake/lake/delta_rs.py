@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from chainlake.errors import Unavailable, first_line
@@ -23,6 +23,8 @@ from chainlake.errors import Unavailable, first_line
 DeltaRs = DeltaTable
 PACK_AFTER = 50
 LOCK_SECONDS = 60.0
+KEEP_THE_LOG = PostCommitHookProperties(cleanup_expired_logs=False)
+"""To look for versions that are past their retention takes longer the more there are: once per packing is enough."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def _append(path: Path, rows: Sequence[Mapping[str, Any]], mark: str | None, tur
         app_transactions=[Transaction(turn.series, turn.number)] if turn else None,
         max_commit_retries=0,
     )
-    write_deltalake(table, pa.table(values, schema), mode="append", commit_properties=properties)
+    rows_as_table = pa.table(values, schema)
+    write_deltalake(table, rows_as_table, mode="append", commit_properties=properties, post_commithook_properties=KEEP_THE_LOG)
     if (table.version() + 1) % PACK_AFTER == 0:
         with suppress(DeltaError):  # the rows are there; the next time will do as well
             open_table(path).optimize.compact()

@@ -73,7 +73,8 @@ class Lease:
         if current and current.state != RELEASED:
             why = f"lease taken over from {current.owner} (epoch {current.epoch})"
             self._ledger.fence(self.stage, self.lane, self.epoch, why)
-        threading.Thread(target=self._renew, daemon=True).start()
+        self._stop = threading.Event()  # a lease may be taken again after it was given back
+        threading.Thread(target=self._renew, args=[self._stop], daemon=True).start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -95,13 +96,13 @@ class Lease:
             self._lost = f"{self.stage} {self.lane}: {row.owner} took the lease (epoch {row.epoch}); run again"
         self.check()
 
-    def _renew(self) -> None:
-        while not self._stop.wait(self._ttl / 6):
+    def _renew(self, stop: threading.Event) -> None:
+        while not stop.wait(self._ttl / 6):
             if time.monotonic() - self._renewed < self._ttl / 3:
                 continue
             try:
                 self.confirm()
-                if not self._stop.is_set():
+                if not stop.is_set():
                     self._write(HELD)
             except Fenced:
                 return
