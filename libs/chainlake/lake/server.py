@@ -67,7 +67,7 @@ def spark_settings(home: Home) -> dict[str, str]:
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.autoCompact.minNumFiles": "20",
-        "spark.databricks.delta.autoCompact.maxFileSize": str(8 << 20),  # or it writes files of up to 64 MB again every 20 appends
+        "spark.databricks.delta.autoCompact.maxFileSize": str(8 << 20),  # or it writes up to 64 MB again every 20 appends
         "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         **_given_settings(),
