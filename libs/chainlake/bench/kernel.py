@@ -27,6 +27,8 @@ from chainlake.lake.visibility import Commit
 TABLES = [f"silver.bench_{number}" for number in range(5)]
 CHAIN = "bench"
 WARM = 10  # reads that do not count: the JVM compiles what it runs often
+WARM_COMMITS = 2
+FEW_COMMITS = 10
 DDL = """-- A benchmark table.
 -- kind: state
 -- key: chain, id
@@ -76,7 +78,7 @@ class Bench:
             path.parent.mkdir(exist_ok=True)
             path.write_text(DDL.format(name=name), encoding="utf-8")
         stage = Stage("silver.bench", "bench", tuple(TABLES))
-        self.size = size
+        self.home, self.prefix, self.directory, self.size = home, prefix, directory, size
         self.lake: Lake = open_lake(home, schema_prefix=prefix, stages=[stage], directories=[directory], standard=False)
         self.lake.chains.add(Chain(CHAIN, "bench", "made up", {}))
         self.spark = self.lake.spark
@@ -173,10 +175,15 @@ class Bench:
         self.run.refresh()
 
     def growth(self) -> Iterator[Result]:
-        """The same commit with thousands of rows in the ledger."""
-        before = timed(lambda: self.commit(self.rows(1)), self.size.repeat)
+        """The same commit with thousands of rows in the ledger, and in a lake beside it that has ten; both take turns."""
+        few = Bench(self.home, f"{self.prefix}few_", self.directory, self.size)
+        for _ in range(FEW_COMMITS):
+            few.commit(few.rows(1))
         self._fill_ledger(self.size.ledger_rows)
-        after = timed(lambda: self.commit(self.rows(1)), self.size.repeat)
+        after, before = side_by_side(
+            lambda: self.commit(self.rows(1)), lambda: few.commit(few.rows(1)), self.size.repeat, warm=WARM_COMMITS
+        )
+        few.lease.__exit__(None)
         rows = len(self.run.view.of("silver.bench", CHAIN).commits)
         yield Result(f"commit overhead at {rows:,} ledger rows", after, "s", "the same at few rows", before)
         view, plain = (
