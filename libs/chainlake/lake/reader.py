@@ -90,7 +90,7 @@ class Snapshot:
         """What `state` chooses from: rows of which the newest of each key, that with the greatest `_height`, is its state unless
         it is deleted. Whoever looks at all rows of a key anyway spares Spark the sorting."""
         tail, base = self._held_at(self._catalog.table(name), heights, keys)
-        return tail if base is None else base.select(*tail.columns).unionByName(tail)
+        return tail if base is None else tail.unionByName(base)
 
     def _held_at(self, table: Table, heights: Mapping[str, int], keys: DataFrame | None) -> tuple[DataFrame, DataFrame | None]:
         histories = {chain: self._history(table, chain) for chain in heights}
@@ -199,7 +199,7 @@ def _newest(table: Table, tail: DataFrame, base: DataFrame | None) -> DataFrame:
     if base is None:
         return tail.filter("NOT _deleted")
     untouched = base.join(tail.select(*on), on, "left_anti")
-    return untouched.select(*tail.columns).unionByName(tail.filter("NOT _deleted"))
+    return tail.filter("NOT _deleted").unionByName(untouched)
 
 
 def shown(table: Table, frame: DataFrame) -> DataFrame:

@@ -30,10 +30,14 @@ WHERE kind = 'advance' AND least(height, coalesce(floor, height)) > base_height"
 
 
 def _with_floors(namespace: Namespace, wanted: str, *more: str) -> str:
-    """The wanted ledger rows, each with the lowest height gone back to since. They must hold all rollbacks of their chains."""
+    """The wanted ledger rows, each with the lowest height gone back to since. They must hold all rollbacks of their chains.
+
+    There are few, and all in one partition they are in order without an exchange.
+    """
     floor = """min(CASE WHEN kind = 'rollback' THEN height END) OVER (
     PARTITION BY stage, chain ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS floor"""
-    return f"""SELECT *, {", ".join((floor, *more))} FROM {namespace.control("ledger")} WHERE {wanted}"""
+    rows = f"SELECT /*+ COALESCE(1) */ * FROM {namespace.control('ledger')} WHERE {wanted}"
+    return f"""SELECT *, {", ".join((floor, *more))} FROM ({rows})"""
 
 
 def reader_view(namespace: Namespace, table: Table, bases: Mapping[str, Commit] | None = None) -> str:
