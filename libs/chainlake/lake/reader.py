@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, some_of
 from chainlake.lake.clock import now
 from chainlake.lake.ddl import Table
 from chainlake.lake.names import physical
@@ -157,7 +157,7 @@ class Snapshot:
     def _histories(self, table: Table, chain: str | None, seq: int | None, at: datetime | None) -> dict[str, History]:
         chains = self.ledger.chains(table.stages)
         if chain is not None and chain not in chains:
-            raise BadInput(f"unknown chain {chain!r} for {table.name}: there are {', '.join(chains) or 'none yet'}")
+            raise BadInput(f"unknown chain {chain!r} for {table.name}: there are {some_of(chains)}")
         if seq is not None and chain is None:
             raise BadInput("a seq counts the commits of one chain: name the chain too")
         found = {c: self._history(table, c) for c in chains if chain in (None, c)}
