@@ -4,6 +4,10 @@ Every message names the value, the rule and the remedy in one line. The command 
 stack trace and exits with `exit_code`.
 """
 
+from collections.abc import Iterable
+
+MOST_NAMES = 10
+
 
 class LakeError(Exception):
     """Something a user or operator can understand and act on."""
@@ -52,3 +56,10 @@ def first_line(error: BaseException) -> str:
     """The first telling line of a Spark error."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(error).__name__
+
+
+def some_of(names: Iterable[str], none: str = "none yet") -> str:
+    """Names for a message of one line, which a thousand of them would not be."""
+    known = sorted(names)
+    more = f" and {len(known) - MOST_NAMES:,} more" if len(known) > MOST_NAMES else ""
+    return ", ".join(known[:MOST_NAMES]) + more if known else none

@@ -17,6 +17,7 @@ def check(lake: Lake, chain: str, height: int, branches: str = "0:1") -> None:
     for stage in STAGES:
         head = lake.ledger.read().of(stage, chain).head()
         assert head is not None and head.height == height, stage
+        assert head.roots == ({"heights": str(height).encode()} if stage == "silver.test" else {}), stage
 
 
 def test_killed_at_every_boundary_of_a_commit_then_run_again(lake: Lake, home: Home, chain: str) -> None:

@@ -72,6 +72,12 @@ def test_rows_changed_and_added_around_the_ledger_are_found(frail: Lake) -> None
     check_whole(frail)
 
 
+def test_a_restore_of_what_is_not_there_takes_no_lease(frail: Lake) -> None:
+    with pytest.raises(BadInput, match="has nothing of chain 'nobody': it has frail"):
+        restore(frail, "silver.test", "nobody", 1)
+    assert "nobody" not in {row["lane"] for row in frail.control.read("leases")}
+
+
 def test_a_restore_killed_in_the_middle_is_finished_by_running_it_again(frail: Lake, home: Home) -> None:
     frail.spark.sql(f"DELETE FROM {frail.namespace.store('silver.test_totals')} WHERE _height = 1")
     for failpoint in ("restore_after_plan", "restore_after_restore", "restore_after_carry"):

@@ -261,11 +261,13 @@ def test_files_are_skipped_only_below_the_chain_that_is_compacted_least() -> Non
     text = reader_view(Namespace(), STATE, bases({CHAIN: 5, "two": 3}))
     assert "AND (t._height > 3 OR t._chain NOT IN ('one', 'two'))" in text
     assert "AND (kind = 'rollback' OR height > 3 OR chain NOT IN ('one', 'two'))" in text
+    assert f"AND x._commit IN ({commit(COMPACT, 5, 5, 9).commit_id})\n" in text, "older bases are skipped too"
 
 
 def test_a_view_over_very_many_chains_names_each_once() -> None:
     text = reader_view(Namespace(), STATE, bases({f"shard-{i}": 9 for i in range(1024)}))
     assert text.count("'shard-7'") == 1 and "LEFT ANTI JOIN" in text, "only where it starts from the base"
+    assert "x._commit IN" not in text
 
 
 def test_a_base_that_a_rollback_went_below_does_not_prune() -> None:

@@ -218,3 +218,9 @@ def test_what_was_done_is_a_table_or_json(
 ) -> None:
     _show(argparse.Namespace(json=as_json), ["stage", "to"], rows, "nothing to do")
     assert capsys.readouterr().out == shown
+
+
+def test_a_message_names_ten_of_many_chains_and_counts_the_others() -> None:
+    assert errors.some_of([]) == "none yet" and errors.some_of([], "none here") == "none here"
+    assert errors.some_of({"b": 1, "a": 2}) == "a, b"
+    assert errors.some_of(f"shard-{n:04}" for n in range(1024)).endswith(", shard-0008, shard-0009 and 1,014 more")

@@ -2,6 +2,7 @@
 
 import shutil
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,19 @@ def records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Records:
     assert found is not None
     found.chains.add(Chain(DEMO.name, DEMO.kind, str(DEMO.path), DEMO.options))
     return found
+
+
+def test_rows_of_the_ledger_come_back_as_they_were_written(tmp_path: Path) -> None:
+    at = datetime(2026, 2, 28, 23, 59, 59, 999_999, timezone.utc)
+    maps = {"inputs": [("raw.logs", 7)], "rows": [("a", 1), ("b", 2)], "roots": [("state", b"root")]}
+    made_lake(tmp_path, [commit_row(1, 0, 1), {**commit_row(2, 1, 5), **maps, "committed_at": at, "commit_id": 1 << 62}])
+    records = open_records(tmp_path)
+    assert records is not None
+    first, second = records.ledger.read().of("raw.logs", "c").commits
+    assert (first.committed_at, first.rows, first.height) == (AT, {}, 1)
+    assert second.committed_at == at and second.committed_at.tzinfo is timezone.utc
+    assert [second.inputs, second.rows, second.roots] == [dict(maps["inputs"]), dict(maps["rows"]), dict(maps["roots"])]
+    assert records.ledger.commit_ids() == {1, 1 << 62}
 
 
 def test_a_stage_that_works_only_when_needed_is_never_behind(

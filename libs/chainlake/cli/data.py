@@ -9,7 +9,7 @@ from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from chainlake.cli.show import emit, emit_json, seconds, table
-from chainlake.errors import BadInput, CheckFailed
+from chainlake.errors import BadInput, CheckFailed, some_of
 
 if TYPE_CHECKING:
     from chainlake.lake.ddl import Table
@@ -160,9 +160,9 @@ def known_chain(name: str, home: str | None) -> str:
     from chainlake.lake.records import open_records
 
     records = open_records(home)
-    known = sorted(records.chains.all()) if records else []
+    known = records.chains.all() if records else {}
     if name not in known:
-        raise BadInput(f"unknown chain {name!r}: there are {', '.join(known) or 'none yet, see lake ingest'}")
+        raise BadInput(f"unknown chain {name!r}: there are {some_of(known, 'none yet, see lake ingest')}")
     return name
 
 

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, some_of
 from chainlake.lake.visibility import ADVANCE, History
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ def audit(lake: "Records", stage: str, chain: str, height: int | None = None, at
     view = lake.ledger.read([stage])
     history = view.of(stage, chain)
     if not history.commits:
-        known = ", ".join(view.chains([stage])) or "none yet"
-        raise BadInput(f"{stage} has nothing of chain {chain!r}: it has {known}")
+        raise BadInput(f"{stage} has nothing of chain {chain!r}: it has {some_of(view.chains([stage]))}")
     history = history.as_of_time(at) if at else history
     top = max((c.height for c in history.commits), default=-1)
     if height is not None and not (history.first_height() or 0) < height <= top:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, some_of
 from chainlake.lake.clock import now
 from chainlake.lake.control import ControlTables
 
@@ -46,7 +46,7 @@ class Chains:
 
     def get(self, name: str) -> Chain:
         if name not in self.all():
-            raise BadInput(f"unknown chain {name!r}: there are {', '.join(sorted(self.all())) or 'none yet'}")
+            raise BadInput(f"unknown chain {name!r}: there are {some_of(self.all())}")
         return self.all()[name]
 
     def add(self, chain: Chain) -> None:

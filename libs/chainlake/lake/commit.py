@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from chainlake.errors import BadInput, BrokenPromise
+from chainlake.errors import BadInput, BrokenPromise, some_of
 from chainlake.lake.control import is_conflict
 from chainlake.lake.ddl import Table
 from chainlake.lake.failpoint import failpoint
@@ -123,7 +123,7 @@ def _check_place(stored: str, foreign: str | None, rows: tuple[int, int], ranges
     """Rows belong to the chains and heights of their batch."""
     lowest, highest = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
     if foreign is not None:
-        raise BrokenPromise(f"{stored}: rows of chain {foreign!r} in a batch of {', '.join(sorted(ranges))}; fix the stage")
+        raise BrokenPromise(f"{stored}: rows of chain {foreign!r} in a batch of {some_of(ranges)}; fix the stage")
     if rows[0] <= lowest or rows[1] > highest:
         raise BrokenPromise(
             f"{stored}: rows of heights {rows[0]} to {rows[1]} in a batch of {lowest + 1} to {highest}; fix the stage"

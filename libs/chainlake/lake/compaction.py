@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chainlake.errors import BadInput, LeaseHeld
+from chainlake.errors import BadInput, LeaseHeld, some_of
 from chainlake.lake.catalog import usable_bases
 from chainlake.lake.clock import actor, new_commit_id, now
 from chainlake.lake.commit import append
@@ -82,7 +82,7 @@ def _lanes(lake: "Lake", stage: Stage, chain: str | None) -> dict[str, list[str]
     view = lake.ledger.read([stage.name])
     chains = view.chains([stage.name])
     if chain is not None and chain not in chains:
-        raise BadInput(f"{stage.name} has nothing of chain {chain!r}: it has {', '.join(chains) or 'none yet'}")
+        raise BadInput(f"{stage.name} has nothing of chain {chain!r}: it has {some_of(chains)}")
     lanes: dict[str, list[str]] = {}
     for name in chains:
         if chain in (None, name):

@@ -143,7 +143,7 @@ def measure(lake: "Lake", view: LedgerView, stored: str, retention: timedelta, g
 def abandoned(lake: "Lake", tables: Iterable[str], since: datetime | None) -> tuple[int, int]:
     """Rows and bytes that attempts left in tables since a time and never committed, by what Delta's logs tell of their newest
     versions."""
-    committed = {commit.commit_id for commit in lake.ledger.read(check=False).commits()}
+    committed = lake.ledger.commit_ids()
     collected = {key for key, left in allowed_counts(lake).items() if 0 in left}
     oldest = 0.0 if since is None else since.timestamp() * 1000
     left = [

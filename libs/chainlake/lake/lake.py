@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
-from chainlake.errors import BadInput, Unavailable
+from chainlake.errors import BadInput, Unavailable, some_of
 from chainlake.lake import stopping
 from chainlake.lake.catalog import Catalog
 from chainlake.lake.chains import Chain
@@ -176,7 +176,7 @@ class Lake(Records):
         known = self.chains_of(stage)
         for chain in wanted:
             if chain not in known:
-                raise BadInput(f"{stage.name} has no chain {chain!r}: there are {', '.join(known) or 'none yet'}")
+                raise BadInput(f"{stage.name} has no chain {chain!r}: there are {some_of(known)}")
         lanes: dict[str, list[str]] = {}
         for chain in wanted or known:
             lanes.setdefault(stage.lane_of(chain), []).append(chain)

@@ -6,7 +6,7 @@ conflict; a late one is skipped silently. So Delta's log is always read back, an
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, fields, replace
-from datetime import timezone
+from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
 
@@ -23,6 +23,7 @@ from chainlake.lake.names import Namespace
 from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView, check_columns, checked
 
 COLUMNS = [column.name for column in fields(Commit)]
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 class Ledger:
@@ -41,6 +42,10 @@ class Ledger:
             rows = rows.filter(pc.is_in(rows["stage"], pa.array(list(stages), pa.string())))
         commits = _commits(rows)
         return checked(commits) if check else LedgerView(commits)
+
+    def commit_ids(self) -> set[int]:
+        """Every attempt that committed, whatever else the ledger says of it."""
+        return set(self._control.arrow("ledger")["commit_id"].to_pylist())
 
     def append(self, rows: Sequence[Commit], confirm: Callable[[], None] | None = None) -> None:
         """Commit the rows of one lane (same stage, lane, seq and commit id), or raise Fenced with nothing visible. `confirm`
@@ -106,10 +111,12 @@ class Ledger:
 def _commits(rows: pa.Table) -> Iterable[Commit]:
     """Column by column: row by row, ten thousand of them would take a second."""
     check_columns(rows.schema.names, COLUMNS)
+    at = rows["committed_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())  # pyarrow makes times slowly
+    rows = rows.set_column(rows.schema.get_field_index("committed_at"), "committed_at", at)
     columns: dict[str, list[Any]] = {
         name: _maps(rows[name]) if pa.types.is_map(rows.schema.field(name).type) else rows[name].to_pylist() for name in COLUMNS
     }
-    columns["committed_at"] = [at.astimezone(timezone.utc) for at in columns["committed_at"]]
+    columns["committed_at"] = [EPOCH + timedelta(microseconds=at) for at in columns["committed_at"]]
     return map(Commit, *columns.values())
 
 

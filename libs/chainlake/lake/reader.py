@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, some_of
 from chainlake.lake.clock import now
 from chainlake.lake.ddl import Table
 from chainlake.lake.names import physical
@@ -90,7 +90,7 @@ class Snapshot:
         """What `state` chooses from: rows of which the newest of each key, that with the greatest `_height`, is its state unless
         it is deleted. Whoever looks at all rows of a key anyway spares Spark the sorting."""
         tail, base = self._held_at(self._catalog.table(name), heights, keys)
-        return tail if base is None else base.select(*tail.columns).unionByName(tail)
+        return tail if base is None else tail.unionByName(base)
 
     def _held_at(self, table: Table, heights: Mapping[str, int], keys: DataFrame | None) -> tuple[DataFrame, DataFrame | None]:
         histories = {chain: self._history(table, chain) for chain in heights}
@@ -157,7 +157,7 @@ class Snapshot:
     def _histories(self, table: Table, chain: str | None, seq: int | None, at: datetime | None) -> dict[str, History]:
         chains = self.ledger.chains(table.stages)
         if chain is not None and chain not in chains:
-            raise BadInput(f"unknown chain {chain!r} for {table.name}: there are {', '.join(chains) or 'none yet'}")
+            raise BadInput(f"unknown chain {chain!r} for {table.name}: there are {some_of(chains)}")
         if seq is not None and chain is None:
             raise BadInput("a seq counts the commits of one chain: name the chain too")
         found = {c: self._history(table, c) for c in chains if chain in (None, c)}
@@ -199,7 +199,7 @@ def _newest(table: Table, tail: DataFrame, base: DataFrame | None) -> DataFrame:
     if base is None:
         return tail.filter("NOT _deleted")
     untouched = base.join(tail.select(*on), on, "left_anti")
-    return untouched.select(*tail.columns).unionByName(tail.filter("NOT _deleted"))
+    return tail.filter("NOT _deleted").unionByName(untouched)
 
 
 def shown(table: Table, frame: DataFrame) -> DataFrame:

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from chainlake.errors import BadInput, LakeError, first_line
+from chainlake.errors import BadInput, LakeError, first_line, some_of
 from chainlake.lake.commit import checksum
 from chainlake.lake.compaction import rebuild
 from chainlake.lake.failpoint import failpoint
@@ -48,7 +48,10 @@ class Restored:
 
 def restore(lake: "Lake", stage: str, chain: str, seq: int) -> Restored:
     """Restore the tables of a stage to a commit and bring later commits forward."""
-    with lake.lease(stage, lake.ledger.read([stage]).lane_of(stage, chain)) as lease:
+    view = lake.ledger.read([lake.stages.get(stage).name])
+    if chain not in view.chains([stage]):
+        raise BadInput(f"{stage} has nothing of chain {chain!r}: it has {some_of(view.chains([stage]))}")
+    with lake.lease(stage, view.lane_of(stage, chain)) as lease:
         return _restore(lake, stage, unfinished(lake, stage) or _plan(lake, stage, chain, seq), lease)
 
 
@@ -80,11 +83,9 @@ def unfinished(lake: "Lake", stage: str | None = None) -> dict[str, Any] | None:
 
 
 def _plan(lake: "Lake", stage: str, chain: str, seq: int) -> dict[str, Any]:
-    lake.stages.get(stage)
     history = lake.ledger.read([stage]).of(stage, chain)
-    commit = next((c for c in history.commits if c.seq == seq), None)
-    if commit is None:
-        raise BadInput(f"{stage} {chain} has no commit {seq}: it has {', '.join(str(c.seq) for c in history.commits) or 'none'}")
+    if all(commit.seq != seq for commit in history.commits):
+        raise BadInput(f"{stage} {chain} has no commit {seq}: the last is {history.seq()}, see lake audit")
     tables = {}
     for table in lake.catalog.of_stage(stage):
         for stored in lake.catalog.physical_tables(table):

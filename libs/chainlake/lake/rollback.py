@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from chainlake.errors import BadInput, Fenced
+from chainlake.errors import BadInput, Fenced, some_of
 from chainlake.lake.clock import actor
 from chainlake.lake.going_back import reachable, rollback_row, widen_views
 from chainlake.lake.stage import Stage
@@ -66,8 +66,7 @@ def _check(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int
     history = view.of(stage.name, chain)
     head, first = history.head(), history.first_height()
     if head is None or first is None:
-        known = ", ".join(view.chains([stage.name])) or "none yet"
-        raise BadInput(f"{stage.name} has nothing of chain {chain!r}: it has {known}")
+        raise BadInput(f"{stage.name} has nothing of chain {chain!r}: it has {some_of(view.chains([stage.name]))}")
     if height > head.height:
         raise BadInput(f"cannot roll {stage.name} {chain} back to {height}: the head is {head.height}")
     if height < first:

@@ -30,10 +30,14 @@ WHERE kind = 'advance' AND least(height, coalesce(floor, height)) > base_height"
 
 
 def _with_floors(namespace: Namespace, wanted: str, *more: str) -> str:
-    """The wanted ledger rows, each with the lowest height gone back to since. They must hold all rollbacks of their chains."""
+    """The wanted ledger rows, each with the lowest height gone back to since. They must hold all rollbacks of their chains.
+
+    There are few, and all in one partition they are in order without an exchange.
+    """
     floor = """min(CASE WHEN kind = 'rollback' THEN height END) OVER (
     PARTITION BY stage, chain ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS floor"""
-    return f"""SELECT *, {", ".join((floor, *more))} FROM {namespace.control("ledger")} WHERE {wanted}"""
+    rows = f"SELECT /*+ COALESCE(1) */ * FROM {namespace.control('ledger')} WHERE {wanted}"
+    return f"""SELECT *, {", ".join((floor, *more))} FROM ({rows})"""
 
 
 def reader_view(namespace: Namespace, table: Table, bases: Mapping[str, Commit] | None = None) -> str:
@@ -75,9 +79,13 @@ JOIN {namespace.store(table.name)} t ON t._commit = v.commit_id AND t._chain = v
 
 def _state(namespace: Namespace, table: Table, bases: Mapping[str, Commit]) -> str:
     keys = ", ".join(f"t.`{name}`" for name in ("_chain", *table.state_key))
+    advances = _advances(namespace, _of(table) + _above(bases))
+    if bases:
+        advances = f"SELECT a.*, coalesce(b.height, -1) AS low FROM ({advances}) a LEFT JOIN b ON b.chain = a.chain"
+    since = f" AND t._height > v.low{_pruned(bases)}" if bases else ""
     tail = f"""SELECT t.*, row_number() OVER (PARTITION BY {keys} ORDER BY t._height DESC) AS _newest
-  FROM ({_advances(namespace, _of(table) + _above(bases))}) v JOIN {namespace.store(table.name)} t
-    ON t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height"""
+  FROM ({advances}) v JOIN {namespace.store(table.name)} t
+    ON t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height{since}"""
     if not bases:
         return f"""SELECT {_shown("t", table)} FROM (
   {tail}) t
@@ -85,10 +93,9 @@ WHERE t._newest = 1 AND NOT t._deleted"""
     same = " AND ".join(f"x.`{name}` = t.`{name}`" for name in ("_chain", *table.state_key))
     rows = ", ".join(f"('{chain}', {base.commit_id}, {base.height})" for chain, base in sorted(bases.items()))
     return f"""WITH b(chain, commit_id, height) AS (VALUES {rows}),
-t AS (SELECT * FROM ({tail}
-  LEFT JOIN b ON b.chain = t._chain
-  WHERE t._height > coalesce(b.height, -1){_pruned(bases)}) WHERE _newest = 1)
-SELECT {_shown("x", table)} FROM b JOIN {namespace.base(table.name)} x ON x._commit = b.commit_id AND x._chain = b.chain
+t AS (SELECT * FROM ({tail}) WHERE _newest = 1)
+SELECT {_shown("x", table)}
+FROM b JOIN {namespace.base(table.name)} x ON x._commit = b.commit_id AND x._chain = b.chain{_only(bases)}
   LEFT ANTI JOIN t ON {same}
 UNION ALL SELECT {_shown("t", table)} FROM t WHERE NOT t._deleted"""
 
@@ -124,6 +131,13 @@ def _pruned(bases: Mapping[str, Commit]) -> str:
         return ""
     lowest = min(base.height for base in bases.values())
     return f"\n    AND (t._height > {lowest} OR t._chain NOT IN ({_chains(bases)}))"
+
+
+def _only(bases: Mapping[str, Commit]) -> str:
+    """Lets Delta skip the files of older bases."""
+    if len(bases) > MOST_CHAINS:
+        return ""
+    return f" AND x._commit IN ({', '.join(map(str, sorted({base.commit_id for base in bases.values()})))})"
 
 
 def _chains(bases: Mapping[str, Commit]) -> str:

@@ -46,7 +46,7 @@ def silver(batch: Batch) -> Output:
             "silver.shard_events": events,
             "silver.shard_roots": root_rows,
             "silver.shard_tree": _tree_rows(folded, made),
-            "silver.shard_nodes": batch.spark.createDataFrame(known.rows, NODES_DDL),
+            "silver.shard_nodes": batch.spark.createDataFrame(known.rows, NODES_DDL) if known.rows else None,
             "silver.shard_differences": _differences(batch, results, events, root_rows, tasks),
         },
         last,
@@ -147,10 +147,10 @@ def _results(txs: DataFrame, folded: DataFrame) -> DataFrame:
     return decided.unionByName(single).withColumn("log", F.element_at(names, F.col("code")))
 
 
-def _differences(batch: Batch, results: DataFrame, events: DataFrame, root_rows: DataFrame, tasks: int) -> DataFrame:
+def _differences(batch: Batch, results: DataFrame, events: DataFrame, root_rows: DataFrame, tasks: int) -> DataFrame | None:
     reported = batch.read("bronze.shard_blocks").filter("results IS NOT NULL").select("_chain", "_height", "results")
     if reported.isEmpty():
-        return batch.spark.createDataFrame([], differences.DDL)
+        return None
     blocks = reported.join(root_rows.select("_chain", "_height", "app_hash"), ["_chain", "_height"])
     rows = _union(differences.INPUT, (differences.BLOCK, blocks), (differences.RESULT, results), (differences.EVENT, events))
     ordered = rows.repartition(tasks, "_chain", "_height").sortWithinPartitions(*differences.SORTED_BY)
