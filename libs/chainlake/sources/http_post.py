@@ -1,18 +1,22 @@
 """One HTTP request after another to one node, over a connection that is kept: bounded in time and size."""
 
 import http.client
+import io
+import socket
 import ssl
 import time
 import zlib
 from datetime import datetime, timezone
 from email.message import Message
 from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import Any
 
 from chainlake.errors import Unavailable
 from chainlake.sources.endpoint import Endpoint
 
 PIECE = 1 << 16
-CONNECT_SECONDS = 10.0
+CONNECT_SECONDS, LONGEST_SECONDS = 10.0, 86_400.0
 
 Answer = tuple[int, Message, bytes]
 
@@ -34,7 +38,7 @@ class Poster:
 
     def __init__(self, endpoint: Endpoint, timeout: float, max_response: int) -> None:
         self._endpoint = endpoint
-        self._timeout = timeout
+        self._timeout = min(timeout, LONGEST_SECONDS)
         self._max_response = max_response
         self._connection: http.client.HTTPConnection | None = None
 
@@ -72,12 +76,14 @@ class Poster:
                 raise
             except (OSError, UnicodeError) as error:
                 raise Passing(f"cannot be reached ({_name(error)})") from None
-            connection.sock.settimeout(self._timeout)
             self._connection = connection
         return self._connection
 
     def _exchange(self, connection: http.client.HTTPConnection, body: bytes, target: str) -> Answer:
         deadline = time.monotonic() + self._timeout
+        bounded = partial(_answer_until, deadline)
+        connection.response_class = bounded  # type: ignore[assignment]  # it makes one, as the class does
+        connection.sock.settimeout(self._timeout)
         connection.request("POST", target, body, dict(self._endpoint.headers))
         response = connection.getresponse()
         pieces, size = [], 0
@@ -86,8 +92,6 @@ class Poster:
             size += len(piece)
             if size > self._max_response:
                 raise self._too_large()
-            if time.monotonic() > deadline:
-                raise TimeoutError
         if response.length:
             raise http.client.IncompleteRead(b"", response.length)
         response.close()
@@ -108,6 +112,36 @@ class Poster:
 
     def _too_large(self) -> TooMuch:
         return TooMuch(f"answered with more than {self._max_response} bytes (option max_response)")
+
+
+def _answer_until(deadline: float, sock: socket.socket, **how: Any) -> http.client.HTTPResponse:
+    return http.client.HTTPResponse(_Until(sock, deadline), **how)  # type: ignore[arg-type]  # all it asks for is a file
+
+
+class _Until(io.RawIOBase):
+    """What comes out of a socket up to a moment, however it is dripped: headers, chunks and bodies alike."""
+
+    def __init__(self, sock: socket.socket, deadline: float) -> None:
+        self._sock, self._deadline = sock, deadline
+        self._raw = sock.makefile("rb", buffering=0)
+
+    def makefile(self, *_: Any) -> io.BufferedReader:
+        """What `http.client` asks a socket for."""
+        return io.BufferedReader(self)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._sock.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
 
 
 def retry_after(headers: Message) -> float | None:

@@ -149,7 +149,7 @@ def _fields(event: Event) -> tuple[bytes, int | None, str | None]:
         found = event_fields(event.body)
     except BadInput:
         return b"", None, None
-    return found.creator, found.created_ms * MICROS if abs(found.created_ms) < MOST_MS else None, found.kind
+    return found.creator, found.created_ms * MICROS if 0 <= found.created_ms < MOST_MS else None, found.kind
 
 
 def _nested(events: list[tuple[Event, ...]]) -> pa.ListArray:
