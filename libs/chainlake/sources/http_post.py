@@ -9,7 +9,6 @@ import zlib
 from datetime import datetime, timezone
 from email.message import Message
 from email.utils import parsedate_to_datetime
-from functools import partial
 from typing import Any
 
 from chainlake.errors import Unavailable
@@ -81,11 +80,10 @@ class Poster:
 
     def _exchange(self, connection: http.client.HTTPConnection, body: bytes, target: str) -> Answer:
         deadline = time.monotonic() + self._timeout
-        bounded = partial(_answer_until, deadline)
-        connection.response_class = bounded  # type: ignore[assignment]  # it makes one, as the class does
         connection.sock.settimeout(self._timeout)
-        connection.request("POST", target, body, dict(self._endpoint.headers))
-        response = connection.getresponse()
+        connection.sock.sendall(self._request(body, target))  # at once: to send is what costs most of a small request
+        response = http.client.HTTPResponse(_Until(connection.sock, deadline), method="POST")  # type: ignore[arg-type]
+        response.begin()
         pieces, size = [], 0
         while piece := response.read1(PIECE):
             pieces.append(piece)
@@ -101,6 +99,12 @@ class Poster:
         packed = response.headers.get("Content-Encoding", "").lower() == "gzip"
         return response.status, response.headers, self._unpacked(data) if packed else data
 
+    def _request(self, body: bytes, target: str) -> bytes:
+        host = self._endpoint.shown.partition("://")[2]
+        headers = {"Host": host, "Content-Length": str(len(body)), **self._endpoint.headers}
+        lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+        return "\r\n".join(lines).encode() + body
+
     def _unpacked(self, data: bytes) -> bytes:
         unpacker = zlib.decompressobj(wbits=31)
         found = unpacker.decompress(data, self._max_response + 1)
@@ -114,12 +118,9 @@ class Poster:
         return TooMuch(f"answered with more than {self._max_response} bytes (option max_response)")
 
 
-def _answer_until(deadline: float, sock: socket.socket, **how: Any) -> http.client.HTTPResponse:
-    return http.client.HTTPResponse(_Until(sock, deadline), **how)  # type: ignore[arg-type]  # all it asks for is a file
-
-
 class _Until(io.RawIOBase):
-    """What comes out of a socket up to a moment, however it is dripped: headers, chunks and bodies alike."""
+    """What comes out of a socket up to a moment, however it is dripped: headers, chunks and bodies alike. All that an HTTP response
+    asks of a socket is this file."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock, self._deadline = sock, deadline
