@@ -119,8 +119,7 @@ class Poster:
 
 
 class _Until(io.RawIOBase):
-    """What comes out of a socket up to a moment, however it is dripped: headers, chunks and bodies alike. All that an HTTP response
-    asks of a socket is this file."""
+    """What comes out of a socket up to a moment, however it is dripped: headers, chunks and bodies alike."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
         self._sock, self._deadline = sock, deadline
