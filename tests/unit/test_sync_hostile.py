@@ -128,6 +128,15 @@ def test_an_answer_larger_than_any_is_not_read_to_its_end(monkeypatch: pytest.Mo
         ConnectClient([liar.url], {}, Asking(timeout=30, retries=0)).get_stream(ID)
 
 
+def test_an_answer_of_countless_little_things_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainlake.sources.wire.MOST_FIELDS", 1000)
+    with closing(Liar(says(field_bytes(1, b"") * 1000))) as liar:
+        page = ConnectClient([liar.url], {}, Asking(retries=0)).get_miniblocks(ID, 1, 5)
+    assert page == [Block(b"")] * 4, "evidence, but no more than was asked for"
+    with closing(Liar(says(field_bytes(1, b"") * 1001))) as liar, pytest.raises(Refused, match=r"read .* more than 1000 fields"):
+        ConnectClient([liar.url], {}, Asking(retries=0)).get_miniblocks(ID, 1, 5)
+
+
 def test_a_timeout_longer_than_the_system_can_wait_is_a_long_one(honest: RiverServer) -> None:
     assert ConnectClient([honest.url], {}, Asking(timeout=10**17)).get_stream(ID) == honest.node.get_stream(ID)
 

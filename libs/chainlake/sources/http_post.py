@@ -75,12 +75,12 @@ class Poster:
                 raise
             except (OSError, UnicodeError) as error:
                 raise Passing(f"cannot be reached ({_name(error)})") from None
+            connection.sock.settimeout(self._timeout)
             self._connection = connection
         return self._connection
 
     def _exchange(self, connection: http.client.HTTPConnection, body: bytes, target: str) -> Answer:
         deadline = time.monotonic() + self._timeout
-        connection.sock.settimeout(self._timeout)
         connection.sock.sendall(self._request(body, target))  # at once: to send is what costs most of a small request
         response = http.client.HTTPResponse(_Until(connection.sock, deadline), method="POST")  # type: ignore[arg-type]
         response.begin()
@@ -122,7 +122,7 @@ class _Until(io.RawIOBase):
     """What comes out of a socket up to a moment, however it is dripped: headers, chunks and bodies alike."""
 
     def __init__(self, sock: socket.socket, deadline: float) -> None:
-        self._sock, self._deadline = sock, deadline
+        self._deadline = deadline
         self._raw = sock.makefile("rb", buffering=0)
 
     def makefile(self, *_: Any) -> io.BufferedReader:
@@ -133,10 +133,8 @@ class _Until(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        left = self._deadline - time.monotonic()
-        if left <= 0:
+        if time.monotonic() > self._deadline:
             raise TimeoutError
-        self._sock.settimeout(left)
         return self._raw.readinto(buffer)
 
     def close(self) -> None:

@@ -122,7 +122,8 @@ class ConnectClient:
         """Miniblocks from [start, end), or where the server's begin if that is later."""
 
         def read(data: bytes) -> list[Block] | int:
-            page, begins = [Block(raw) for raw in wire.messages(data, PAGE_MINIBLOCKS)], wire.number(data, PAGE_FROM)
+            page = [Block(raw) for raw in wire.messages(data, PAGE_MINIBLOCKS)[: end - start]]
+            begins = wire.number(data, PAGE_FROM)
             if not page and begins >= end:
                 raise Doubtful(f"has no miniblocks before {begins}", begins, begins)
             if not page:
