@@ -101,7 +101,11 @@ class Poster:
 
     def _request(self, body: bytes, target: str) -> bytes:
         host = self._endpoint.shown.partition("://")[2]
-        headers = {"Host": host, "Content-Length": str(len(body)), **self._endpoint.headers}
+        headers = {
+            "Host": host if host.isascii() else host.encode("idna").decode(),
+            "Content-Length": str(len(body)),
+            **self._endpoint.headers,
+        }
         lines = [f"POST {target} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
         return "\r\n".join(lines).encode() + body
 
