@@ -13,6 +13,7 @@ from chainlake.sources.base import BadBlock, Split
 from chainlake.sources.datasource import BlockReader
 from chainlake.sources.endpoint import check_url, endpoint, environment, shown
 from chainlake.sources.formats import format_of
+from chainlake.sources.http_post import Poster
 from tests.unit.evm_node import FakeNode, Reply, serving
 
 SECRET = "s3cret-Key"
@@ -142,3 +143,16 @@ def test_no_error_shows_a_secret_even_if_the_node_repeats_it(node: FakeNode, fau
         evm_rpc.network(url, options)
     for text in (str(error.value), bad.reason, bad.source, repr(endpoint(url, options))):
         assert SECRET not in text and base64.b64encode(f"me:{SECRET}".encode()).decode() not in text and "\n" not in text
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("http://Node.example", "node.example"),
+        ("http://[::1]:8545/x", "[::1]:8545"),
+        ("https://me@bücher.example:85", "xn--bcher-kva.example:85"),
+    ],
+)
+def test_a_request_names_its_host_as_http_wants_it(url: str, host: str) -> None:
+    lines = Poster(endpoint(url, {}), 1, 1)._request(b"body", "/x").split(b"\r\n")
+    assert lines[0] == b"POST /x HTTP/1.1" and f"Host: {host}".encode() in lines and lines[-1] == b"body"

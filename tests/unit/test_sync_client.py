@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -150,7 +151,8 @@ def test_when_nobody_is_there_the_rest_are_refused_without_asking(servers: list[
         again.get_stream(ID)
 
 
-def test_each_node_is_asked_no_faster_than_its_rate() -> None:
+def test_each_node_is_asked_no_faster_than_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainlake.sync.turns.time", SimpleNamespace(monotonic=lambda: 5.0))  # all come in one moment
     waits: list[float] = []
     turns = Turns(50, waits.append)
     threads = [threading.Thread(target=turns.wait) for _ in range(11)]
@@ -158,7 +160,7 @@ def test_each_node_is_asked_no_faster_than_its_rate() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(waits) == 10 and 0.17 < max(waits) <= 0.2
+    assert sorted(waits) == pytest.approx([turn / 50 for turn in range(1, 11)]), "one every 20 ms, the first at once"
     assert asking({"rate": "30", "page_size": "9", "timeout": "2"}, share=3) == Asking(9, 10.0, 2.0, 4)
 
 
@@ -197,8 +199,20 @@ def test_pages_are_asked_for_only_where_there_is_a_gap(node: StreamNode, servers
     assert calls == {"GetStream": 1} and len(synced.raw) == 3
 
 
+NOT_UNDERSTOOD: tuple[tuple[str, dict[str, object]], ...] = (
+    ("nonsense", {}),
+    ("trim", {}),
+    ("grow", {"stream": "20aa"}),
+    ("grow", {"miniblocks": "many"}),
+    ("fail", {"requests": -1}),
+    ("slow", {"seconds": -1}),
+    ("slow", {"seconds": "nan"}),
+    ("settings", {"page_limit": 0}),
+)
+
+
 def test_controls_refuse_what_they_do_not_understand(servers: list[RiverServer]) -> None:
-    for what, given in (("nonsense", {}), ("trim", {}), ("grow", {"stream": "20aa"}), ("grow", {"miniblocks": "many"})):
+    for what, given in NOT_UNDERSTOOD:
         with pytest.raises(urllib.error.HTTPError, match="400"):
             post(servers[0], what, given)
     with pytest.raises(BadInput, match="there is no control"):

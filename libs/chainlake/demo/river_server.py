@@ -23,7 +23,7 @@ from chainlake.sources import wire
 from chainlake.sync.service import Refused
 
 SERVICE = "/river.StreamService/"
-MAX_BODY = 1 << 20
+MAX_BODY, MOST = 1 << 20, 100_000
 
 
 class RiverServer(ThreadingHTTPServer):
@@ -68,8 +68,8 @@ class RiverServer(ThreadingHTTPServer):
             "trim": self._trim,
             "backup": lambda _: self.node.back_up(),
             "restore": lambda _: self.node.restore(),
-            "fail": lambda one: setattr(self, "failing", int(one.get("requests", 1))),
-            "slow": lambda one: setattr(self, "slow", float(one.get("seconds", 0))),
+            "fail": lambda one: setattr(self, "failing", int(_number(one, "requests", 1))),
+            "slow": lambda one: setattr(self, "slow", _number(one, "seconds", 0)),
             "settings": self._settings,
             "damage": self._damage,
             "mend": lambda _: self._mend(),
@@ -114,7 +114,7 @@ class RiverServer(ThreadingHTTPServer):
 
     def _grow(self, given: dict[str, Any]) -> None:
         for stream_id in self._ids(given):
-            self.node.grow(stream_id, int(given.get("miniblocks", 1)), int(given.get("events", 2)), int(given.get("minipool", 0)))
+            self.node.grow(stream_id, *(int(_number(given, *one)) for one in (("miniblocks", 1), ("events", 2), ("minipool", 0))))
 
     def _create(self, given: dict[str, Any]) -> None:
         for stream_id in self._ids(given):
@@ -125,8 +125,8 @@ class RiverServer(ThreadingHTTPServer):
             self.node.streams[stream_id].trim(int(given["before"]))
 
     def _settings(self, given: dict[str, Any]) -> None:
-        self.node.page_limit = int(given.get("page_limit", self.node.page_limit))
-        self.node.earlier = int(given.get("earlier", self.node.earlier))
+        self.node.page_limit = int(_number(given, "page_limit", self.node.page_limit, 1))
+        self.node.earlier = int(_number(given, "earlier", self.node.earlier))
 
     def _damage(self, given: dict[str, Any]) -> None:
         """Change a byte in an event of a miniblock."""
@@ -159,6 +159,14 @@ def serve_alone(streams: int, pipe: Connection) -> None:
     server = RiverServer(StreamNode(streams))
     pipe.send((server.url, list(server.node.streams)))
     server.serve_forever()
+
+
+def _number(given: dict[str, Any], name: str, default: float, least: int = 0) -> float:
+    """A number of a control request."""
+    value = float(given.get(name, default))
+    if not least <= value <= MOST:
+        raise BadInput(f"{name} is {value:g}: a number from {least} to {MOST} is expected")
+    return value
 
 
 class _Handler(BaseHTTPRequestHandler):

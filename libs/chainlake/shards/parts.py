@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chainlake.arrow_ddl import ddl_of
 from chainlake.errors import BrokenPromise
 from chainlake.merkle.smt import leaf_hash
 from chainlake.merkle.smt_fold import PART_DIGITS, Update, fold_part
@@ -94,19 +95,6 @@ AT_ONCE, ENOUGH_ROWS = 20_000, 50_000
 Row = tuple[Any, ...]
 Place = tuple[str, str]
 """A chain, and a part or the id of a stream."""
-
-
-def ddl_of(schema: Iterable[pa.Field], between: str = " ") -> str:
-    """The columns of an Arrow schema as Spark names them."""
-    return ", ".join(f"{one.name}{between}{_spark_type(one.type)}" for one in schema)
-
-
-def _spark_type(kind: pa.DataType) -> str:
-    if pa.types.is_list(kind):
-        return f"array<{_spark_type(kind.value_type)}>"
-    if pa.types.is_struct(kind):
-        return f"struct<{ddl_of(kind, ': ')}>"
-    return {pa.int32(): "int", pa.int64(): "bigint", pa.bool_(): "boolean"}.get(kind, str(kind))
 
 
 DDL = ddl_of(OUTPUT)

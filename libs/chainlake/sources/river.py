@@ -22,7 +22,7 @@ from chainlake.sources.json_text import canonical
 
 MAX_RESPONSE = 256 << 20
 SUFFIX = ".bin"
-RESPONSE_STREAM, STREAM_MINIBLOCKS, PAGE_MINIBLOCKS = 1, 3, 1
+RESPONSE_STREAM, STREAM_COOKIE, STREAM_MINIBLOCKS, COOKIE_STREAM, PAGE_MINIBLOCKS = 1, 2, 3, 2, 1
 _NAME = re.compile(r"((?:[0-9a-f]{2}){1,64})(?:\.([0-9]{1,18})-[0-9]{1,18})?" + re.escape(SUFFIX))
 MINIBLOCK_HEADER, ENVELOPE_HASH, ENVELOPE_EVENT, EVENT_HEADER, HEADER_NUMBER = 2, 1, 3, 100, 1
 
@@ -214,9 +214,13 @@ def _answer(folder: str, name: str) -> _Answer:
         stream_and_cookie = wire.message(data, RESPONSE_STREAM)
         miniblocks = wire.messages(stream_and_cookie, STREAM_MINIBLOCKS)
         rest = wire.without(stream_and_cookie, STREAM_MINIBLOCKS)
+        told = wire.message(wire.message(stream_and_cookie, STREAM_COOKIE), COOKIE_STREAM)
     except BadInput as error:
         raise BadInput(f"{path} is not a GetStreamResponse: {error}") from None
-    return _Answer(bytes.fromhex(name[: -len(SUFFIX)]), hashlib.sha256(data).digest(), _ordered(miniblocks), rest)
+    stream_id = bytes.fromhex(name[: -len(SUFFIX)])
+    if told not in (b"", stream_id):
+        raise BadInput(f"{path} is an answer about the stream {told[:64].hex()}, not about the one that it is named by")
+    return _Answer(stream_id, hashlib.sha256(data).digest(), _ordered(miniblocks), rest)
 
 
 def _ordered(miniblocks: list[bytes]) -> list[tuple[bytes, bytes]]:

@@ -6,6 +6,8 @@ from typing import NamedTuple
 from chainlake.errors import BadInput
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+MOST_FIELDS = 1 << 20
+"""Of one message. Two bytes are a field, and a packed kilobyte is a million bytes: what they become here must fit into memory."""
 
 
 class Field(NamedTuple):
@@ -57,9 +59,11 @@ def field_int(number: int, value: int) -> bytes:
 
 def fields(data: bytes) -> Iterator[Field]:
     """The fields of a message, in order."""
-    position = 0
+    position, left = 0, MOST_FIELDS
     while position < len(data):
-        start = position
+        if not left:
+            raise BadInput(f"not protobuf that is meant to be read: it has more than {MOST_FIELDS} fields")
+        start, left = position, left - 1
         key, position = varint(data, position)
         number, kind = key >> 3, key & 7
         value, length = 0, {FIXED64: 8, FIXED32: 4}.get(kind, 0)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from chainlake.arrow_ddl import TIME, ddl_of
 from chainlake.encoding import short
 from chainlake.errors import BadInput
 from chainlake.sync.hashing import river_hash
@@ -15,7 +16,6 @@ from chainlake.sync.miniblock import Event, open_miniblock
 
 MICROS = 1_000
 MOST_MS = 1 << 47
-TIME = pa.timestamp("us", tz="UTC")
 EVENT = pa.struct(
     {
         "event_hash": pa.binary(),
@@ -25,15 +25,6 @@ EVENT = pa.struct(
         "payload": pa.binary(),
         "problem": pa.string(),
     }
-)
-EVENTS = (
-    "array<struct<event_hash: binary, creator_address: binary, created_at: timestamp, kind: string, payload: binary,"
-    " problem: string>>"
-)
-ANSWERS = (
-    "_chain string, _height bigint, stream_id binary, first_tx int, miniblocks int, pages int, snapshot_index int,"
-    " minipool_gen bigint, prev_miniblock_hash binary, is_whole boolean, catch_up boolean, live boolean, passed_at timestamp,"
-    f" events {EVENTS}"
 )
 ANSWERS_ARROW = pa.schema(
     {
@@ -53,11 +44,24 @@ ANSWERS_ARROW = pa.schema(
         "events": pa.list_(EVENT),
     }
 )
-MINIBLOCKS = (
-    "_chain string, _height bigint, tx_index int, stream_id binary, miniblock_num bigint, miniblock_hash binary,"
-    " prev_miniblock_hash binary, timestamp timestamp, has_snapshot boolean, event_count int, problem string,"
-    f" events {EVENTS}"
+ANSWERS = ddl_of(ANSWERS_ARROW)
+MINIBLOCKS_ARROW = pa.schema(
+    {
+        "_chain": pa.string(),
+        "_height": pa.int64(),
+        "tx_index": pa.int32(),
+        "stream_id": pa.binary(),
+        "miniblock_num": pa.int64(),
+        "miniblock_hash": pa.binary(),
+        "prev_miniblock_hash": pa.binary(),
+        "timestamp": TIME,
+        "has_snapshot": pa.bool_(),
+        "event_count": pa.int32(),
+        "problem": pa.string(),
+        "events": pa.list_(EVENT),
+    }
 )
+MINIBLOCKS = ddl_of(MINIBLOCKS_ARROW)
 OPEN = 1_000
 PLACE = ("_chain", "_height", "tx_index", "stream_id")
 
@@ -75,15 +79,18 @@ def miniblocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in (whole.slice(start, OPEN) for whole in batches for start in range(0, whole.num_rows, OPEN)):
         opened = [open_miniblock(raw) for raw in batch.column("payload").to_pylist()]
         columns: dict[str, pa.Array] = {name: batch.column(name) for name in PLACE}
-        columns["miniblock_num"] = pa.array([one.number for one in opened], pa.int64())
-        columns["miniblock_hash"] = pa.array([one.hash for one in opened], pa.binary())
-        columns["prev_miniblock_hash"] = pa.array([one.prev_hash for one in opened], pa.binary())
-        columns["timestamp"] = pa.array([one.timestamp_us for one in opened], TIME)
-        columns["has_snapshot"] = pa.array([one.has_snapshot for one in opened], pa.bool_())
-        columns["event_count"] = pa.array([len(one.events) for one in opened], pa.int32())
-        columns["problem"] = pa.array([one.problem for one in opened], pa.string())
+        said = {
+            "miniblock_num": [one.number for one in opened],
+            "miniblock_hash": [one.hash for one in opened],
+            "prev_miniblock_hash": [one.prev_hash for one in opened],
+            "timestamp": [one.timestamp_us for one in opened],
+            "has_snapshot": [one.has_snapshot for one in opened],
+            "event_count": [len(one.events) for one in opened],
+            "problem": [one.problem for one in opened],
+        }
+        columns |= {name: pa.array(values, MINIBLOCKS_ARROW.field(name).type) for name, values in said.items()}
         columns["events"] = _nested([() if one.problem else one.events for one in opened])
-        yield pa.RecordBatch.from_pydict(columns)
+        yield pa.RecordBatch.from_pydict(columns, MINIBLOCKS_ARROW)
 
 
 def _answers(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -149,7 +156,7 @@ def _fields(event: Event) -> tuple[bytes, int | None, str | None]:
         found = event_fields(event.body)
     except BadInput:
         return b"", None, None
-    return found.creator, found.created_ms * MICROS if abs(found.created_ms) < MOST_MS else None, found.kind
+    return found.creator, found.created_ms * MICROS if 0 <= found.created_ms < MOST_MS else None, found.kind
 
 
 def _nested(events: list[tuple[Event, ...]]) -> pa.ListArray:

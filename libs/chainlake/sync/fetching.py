@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from chainlake.arrow_ddl import ddl_of
 from chainlake.errors import BadInput
 from chainlake.sync.client import ConnectClient, asking
 from chainlake.sync.fetch import Base, Budget, Fetched, Head, Unsettled, fetch
@@ -25,15 +26,6 @@ HEAD_COLUMNS = (
     "minipool",
     "refused",
     "whole",
-)
-HEADS = (
-    "minipool_gen bigint, prev_miniblock_hash binary, genesis_hash binary, seen_gen bigint, seen_hash binary,"
-    " minipool array<binary>, refused binary, whole boolean"
-)
-FETCHED = (
-    f"stream_id binary, status string, reason string, {HEADS}, pages int, rest binary, catch_up boolean, digest binary,"
-    " more boolean, count int, miniblocks array<struct<hash: binary, payload: binary>>,"
-    " shown array<struct<number: bigint, hash: binary>>"
 )
 ARROW = pa.schema(
     {
@@ -58,6 +50,8 @@ ARROW = pa.schema(
         "shown": pa.list_(pa.struct({"number": pa.int64(), "hash": pa.binary()})),
     }
 )
+FETCHED = ddl_of(ARROW)
+HEADS = ddl_of(ARROW.field(name) for name in HEAD_COLUMNS)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chainlake.arrow_ddl import TIME, ddl_of
 from chainlake.sync.rules import Delivery, Mark, Outcome, State, advance
 
-TIME = pa.timestamp("us", tz="UTC")
 STATE = (
     "minipool_gen",
     "snapshot_miniblock",
@@ -25,16 +25,6 @@ STATE = (
 ANSWER = ("_height", "pages", "snapshot_index", "is_whole", "catch_up", "live")
 MARK = ("_height", "tx_index", "miniblock_num", "miniblock_hash", "prev_miniblock_hash", "has_snapshot", "problem")
 OURS = ("miniblock_num", "miniblock_hash")
-FOLDED = (
-    "_chain string, stream_id binary,"
-    " states array<struct<_height: bigint, minipool_gen: bigint, snapshot_miniblock: bigint, prev_miniblock_hash: binary,"
-    " first_miniblock: bigint, genesis_hash: binary, reset_reason: string, stopped: string, updated_at: timestamp>>,"
-    " delivered array<struct<_height: bigint, tx_index: int, miniblock_num: bigint, miniblock_hash: binary, timestamp: timestamp,"
-    " passed_at: timestamp, delivered: boolean, historical: boolean, duplicate: boolean>>,"
-    " gaps array<struct<_height: bigint, from_miniblock: bigint, to_miniblock: bigint, reason: string>>,"
-    " quarantined array<struct<_height: bigint, tx_index: int, miniblock_num: bigint, hash: binary, reason: string>>,"
-    " passes array<struct<_height: bigint, case: string, minipool: boolean>>"
-)
 FOLDED_ARROW = pa.schema(
     {
         "_chain": pa.string(),
@@ -86,6 +76,7 @@ FOLDED_ARROW = pa.schema(
         "passes": pa.list_(pa.struct({"_height": pa.int64(), "case": pa.string(), "minipool": pa.bool_()})),
     }
 )
+FOLDED = ddl_of(FOLDED_ARROW)
 
 
 class Known:

@@ -13,14 +13,16 @@ from chainlake.sync.proto import parse
 
 RESPONSE_STREAM = 1
 ANSWER_EVENTS, ANSWER_COOKIE, ANSWER_MINIBLOCKS, ANSWER_SNAPSHOT, ANSWER_SNAPSHOT_INDEX = 1, 2, 3, 5, 6
-COOKIE_GEN, COOKIE_PREV_HASH = 3, 5
+COOKIE_STREAM, COOKIE_GEN, COOKIE_PREV_HASH = 2, 3, 5
 PAGE_MINIBLOCKS, PAGE_FROM = 1, 3
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a node says of a stream now: miniblocks from its last snapshot on (or earlier), then events in none yet."""
+    """What a node says of a stream now: miniblocks from its last snapshot on (or earlier), then events in none yet. Without
+    `stream_id` it does not say of which stream."""
 
+    stream_id: bytes
     miniblocks: tuple[Block, ...]
     snapshot_index: int
     minipool: tuple[Event, ...]
@@ -63,7 +65,7 @@ def read_answer(stream: bytes) -> Answer:
         elif field.number == ANSWER_SNAPSHOT_INDEX:
             index = field.value
     gen, prev_hash = wire.number(cookie, COOKIE_GEN), wire.message(cookie, COOKIE_PREV_HASH)
-    return Answer(tuple(miniblocks), index, tuple(events), gen, prev_hash, b"".join(rest))
+    return Answer(wire.message(cookie, COOKIE_STREAM), tuple(miniblocks), index, tuple(events), gen, prev_hash, b"".join(rest))
 
 
 def read_event(envelope: bytes) -> Event:

@@ -11,7 +11,8 @@ from chainlake.sync.hashing import river_hash
 from chainlake.sync.proto import parse
 
 UNREAD = -1
-MOST_SECONDS = 1 << 40
+MOST_NUMBER = 1 << 62
+YEAR_10000 = 253_402_300_800
 
 
 class Event(NamedTuple):
@@ -61,6 +62,8 @@ def open_miniblock(raw: bytes) -> Miniblock:
     if not stated.HasField("miniblock_header") or len(head.hash) != 32:
         return Miniblock(UNREAD, b"", b"", None, False, (), "it has no header with a hash of 32 bytes")
     header = stated.miniblock_header
+    if not 0 <= header.miniblock_num < MOST_NUMBER:
+        return Miniblock(UNREAD, b"", b"", None, False, (), f"no miniblock can have its number {header.miniblock_num}")
     return Miniblock(
         header.miniblock_num,
         head.hash,
@@ -73,9 +76,11 @@ def open_miniblock(raw: bytes) -> Miniblock:
 
 
 def _micros(header: Any) -> int | None:
-    if not header.HasField("timestamp") or abs(header.timestamp.seconds) >= MOST_SECONDS:
+    """When it was made; None where it says nothing that a calendar has."""
+    seconds, nanos = header.timestamp.seconds, header.timestamp.nanos
+    if not header.HasField("timestamp") or not (0 <= seconds < YEAR_10000 and 0 <= nanos < 1_000_000_000):
         return None
-    micros: int = header.timestamp.seconds * 1_000_000 + header.timestamp.nanos // 1_000
+    micros: int = seconds * 1_000_000 + nanos // 1_000
     return micros
 
 
@@ -83,8 +88,6 @@ def _header_problem(head: Event, header: Any) -> str | None:
     number, previous = header.miniblock_num, header.prev_miniblock_hash
     if river_hash(head.body) != head.hash:
         return f"its header does not have the hash {short(head.hash)} that it states"
-    if number < 0:
-        return f"its number {number} is negative"
     if number and len(previous) != 32:
         return f"it is number {number}, with a previous hash of {len(previous)} bytes"
     return None

@@ -27,12 +27,15 @@ def settled(head: Head, shown: Places, held: set[bytes]) -> Base | None:
 
 def walk_back(service: StreamService, stream_id: bytes, low: int, stride: int) -> Places | Refused:
     """The places of up to `stride` miniblocks below `low`, as far as they are sound."""
+    sound: list[tuple[int, bytes]] = []
+    bad: list[str] = []
     try:
-        found = [one for page in pages(service, stream_id, max(0, low - stride), low) for one in page]
+        for page in pages(service, stream_id, max(0, low - stride), low):
+            sound += [one.place for one in page if not one.opened.problem]
+            bad += [f"miniblock {one.opened.number}: {one.opened.problem}" for one in page if one.opened.problem]
     except Refused as refusal:
         return refusal
-    sound = [one.place for one in found if not one.opened.problem]
-    return sound if sound or not found else Refused(f"miniblock {found[0].opened.number}: {found[0].opened.problem}")
+    return Refused(bad[0]) if bad and not sound else sound
 
 
 def settle_all(
