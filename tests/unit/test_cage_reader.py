@@ -3,6 +3,8 @@
 import asyncio
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +214,15 @@ def test_pictures_of_a_trie_and_of_a_proof() -> None:
     lines = list(steps_of(key, facts[key], mpf.prove(facts, key)))
     assert lines[-1].startswith("the leaf,") and len(lines) == 3 + len(mpf.prove(facts, key).steps)
     assert "it is not there" in list(steps_of(b"none", None, mpf.prove(facts, b"none")))[1]
+
+
+def test_a_proof_does_not_wait_for_pandas(home: Path) -> None:
+    """Loading it takes longer than the proof, and a process that proves one thing would pay for it each time."""
+    place = min(HISTORY[-1][0].utxos)
+    script = (
+        "import sys; from pathlib import Path; from chainlake.cage.reader import CageReader;"
+        " from chainlake.cage.transaction import TxIn;"
+        f" CageReader(Path({str(home)!r}), {CHAIN!r}).prove_utxo(TxIn({place.tx_id!r}, {place.number}));"
+        " sys.exit('pandas' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

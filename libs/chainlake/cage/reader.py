@@ -46,8 +46,8 @@ class States:
 
     def __init__(self, lake: EmbeddedLake, table: str, search: str, key: Sequence[str], columns: Sequence[str]) -> None:
         self._key, self._search = tuple(key), search
-        wanted = tuple(dict.fromkeys((*key, *columns, "_deleted")))
-        self._tail, self._base = (KeyedRows(lake, name, search, wanted) for name in (table, f"{table}_base"))
+        tables, wanted = (table, f"{table}_base"), (*columns, "_deleted")
+        self._tail, self._base = (KeyedRows(lake, name, search, wanted, key) for name in tables)
 
     def at(
         self,

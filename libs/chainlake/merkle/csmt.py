@@ -20,10 +20,12 @@ from chainlake.merkle import radix
 from chainlake.merkle.blake import HASH, blake
 from chainlake.merkle.csmt_node import Bits, Node, bits_of, fold, in_order, join, leaf, parting
 from chainlake.merkle.csmt_proof import Proof, verify, witness
-from chainlake.merkle.radix import Branch, Leaf, RadixTrie, nibbles
+from chainlake.merkle.radix import Branch, Joined, Leaf, RadixTrie, nibbles
+from chainlake.merkle.radix_rows import branch_of
 
 Way = list[tuple[int, Node]]
 _LEFT, _RIGHT = 0b0011, 0b1100
+_NOTHING: list[Node | None] = [None] * (2 * radix.WAYS)
 
 
 class Change(NamedTuple):
@@ -150,10 +152,10 @@ class Tree(RadixTrie[Node | None]):
         branch, cell = self._top, 1
         while branch is not None and target.parts_from(node.path) is None and target.size > node.size:
             if cell >= radix.WAYS:
-                child = branch.slots[cell - radix.WAYS]
+                child = self._child(branch, cell - radix.WAYS)
                 branch, cell = (self._loaded(child), 1) if isinstance(child, Branch) else (None, 1)
                 continue
-            if radix.GROUPS <= cell < 2 * radix.GROUPS:
+            if radix.GROUPS <= cell < 2 * radix.GROUPS and branch.closed[cell - radix.GROUPS]:
                 self._open(branch, cell - radix.GROUPS)
             left, right = branch.cells[2 * cell], branch.cells[2 * cell + 1]
             if left is not None and right is not None:
@@ -165,24 +167,41 @@ class Tree(RadixTrie[Node | None]):
         return node
 
     def _nothing(self) -> list[Node | None]:
-        return [None] * (2 * radix.WAYS)
+        return _NOTHING
 
-    def _cell(self, child: Leaf | Branch[Node | None] | None, depth: int) -> Node | None:
-        if isinstance(child, Leaf):
-            return leaf(child.key, child.value)
-        return None if child is None else child.digest
+    def _enter(self, branch: Branch[Node | None], slots: Iterable[int]) -> None:
+        for slot in slots:
+            entry, cell = branch.entries[slot], radix.WAYS + slot
+            if not entry:
+                branch.cells[cell] = None
+            elif branch.branches >> slot & 1:
+                branch.cells[cell] = self._unpack(*branch_of(branch.path, slot, entry))
+            else:
+                branch.cells[cell] = leaf(entry[2:-HASH], entry[-HASH:])
 
-    def _join(self, left: Node | None, right: Node | None, bit: int) -> Node | None:
-        return join(left, right, bit) if left is not None and right is not None else left or right
+    def _join(self, branch: Branch[Node | None], places: Iterable[Joined]) -> None:
+        cells, bit = branch.cells, 4 * len(branch.path) - 1
+        for at, left, right in places:
+            one, other = cells[left], cells[right]
+            if one is not None and other is not None:
+                cells[at] = join(one, other, bit + at.bit_length())
+            else:
+                cells[at] = one or other
 
     def _seal(self, digest: Node | None) -> bytes:
         return b"" if digest is None else digest.value
 
-    def _unseal(self, path: bytes, group: int, present: int, seal: bytes) -> Node:
-        """Children of both halves part at the third bit of the nibble, those of one half at the fourth."""
-        bits = 3 if present in (_LEFT, _RIGHT) else 2
-        number = group << 1 | (present == _RIGHT) if bits == 3 else group
-        return Node(4 * len(path) + bits, _number(path) << bits | number, seal)
+    def _unseal(self, branch: Branch[Node | None], seals: list[bytes]) -> None:
+        """Children of both halves of a group part at the third bit of the nibble, those of one half at the fourth."""
+        size, number = 4 * len(branch.path), _number(branch.path)
+        for group, seal in enumerate(seals):
+            if seal:
+                present = branch.present >> radix.GROUPS * group & 15
+                if present in (_LEFT, _RIGHT):
+                    node = Node(size + 3, number << 3 | group << 1 | (present == _RIGHT), seal)
+                else:
+                    node = Node(size + 2, number << 2 | group, seal)
+                branch.cells[radix.GROUPS + group] = node
 
     def _pack(self, digest: Node | None) -> bytes:
         """What the bits of a branch's node have beyond the nibbles of its row, after a 1; and its value."""

@@ -102,7 +102,8 @@ def in_order(nodes: Iterable[Node]) -> list[Node]:
 
 def fold(nodes: Sequence[Node]) -> Node | None:
     """The top over nodes that are in order; None if there are none. What is left of a place is joined before what is right."""
-    open_nodes, parts = list[Node](), list[int]()
+    open_nodes: list[Node] = []
+    parts: list[int] = []
     last: Node | None = None
     for node in nodes:
         if last is not None:

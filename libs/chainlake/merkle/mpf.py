@@ -14,8 +14,8 @@ from chainlake.encoding import short
 from chainlake.errors import BadInput, BrokenPromise
 from chainlake.merkle import radix
 from chainlake.merkle.blake import HASH, blake
-from chainlake.merkle.mpf_proof import DEPTH, EMPTY, BranchStep, ForkStep, LeafStep, Proof, Step, leaf_hash, verify
-from chainlake.merkle.radix import Branch, Leaf, RadixTrie, nibbles, shared
+from chainlake.merkle.mpf_proof import DEPTH, EMPTY, BranchStep, ForkStep, LeafStep, Proof, Step, leaf_hash, tail_hash, verify
+from chainlake.merkle.radix import GROUPS, WAYS, Branch, Joined, Leaf, RadixTrie, nibbles, shared
 
 
 class Operation(NamedTuple):
@@ -116,20 +116,24 @@ class Trie(RadixTrie[bytes]):
         top = self._top
         if top is None:
             return EMPTY
-        return self._cell(top.other(), 0) if top.others() == 1 else blake(top.digest)
+        is_alone = not top.present & top.present - 1
+        return _hash_at(self._only(top, top.present), 0) if is_alone else blake(top.digest)
 
     def prove(self, key: bytes) -> Proof:
         """The proof that the key has its value; or that it is absent. It needs only the rows along its path."""
         self._refresh()
         path = nibbles(blake(key))
-        cursor, steps, child = 0, list[Step](), None
+        steps: list[Step] = []
+        cursor, child = 0, None
         for branch in self._trail(path):
             depth = len(branch.path)
             child = branch.slots[path[depth]]
-            others = branch.others(child)
-            if others:
-                steps.append(_neighbor(branch.other(child), depth, cursor) if others == 1 else _neighbors(branch, path, cursor))
-                cursor = depth + 1
+            others = branch.others(path[depth])
+            if others & others - 1:
+                steps.append(_neighbors(branch, path, cursor))
+            elif others:
+                steps.append(_neighbor(self._only(branch, others), depth, cursor))
+            cursor = depth + 1 if others else cursor
         if child is not None:
             other_path = nibbles(child.key) if isinstance(child, Leaf) else child.path
             if other_path != path:
@@ -148,23 +152,32 @@ class Trie(RadixTrie[bytes]):
         return trail, path, leaf
 
     def _nothing(self) -> list[bytes]:
-        return _NOTHING.copy()
+        return _NOTHING
 
-    def _cell(self, child: Leaf | Branch[bytes] | None, depth: int) -> bytes:
-        if child is None:
-            return EMPTY
-        if isinstance(child, Leaf):
-            return leaf_hash(child.key, depth, child.value)
-        return blake(child.path[depth:] + child.digest)
+    def _enter(self, branch: Branch[bytes], slots: Iterable[int]) -> None:
+        cells, entries, branches, depth = branch.cells, branch.entries, branch.branches, len(branch.path) + 1
+        for slot in slots:
+            entry = entries[slot]
+            if not entry:
+                cells[WAYS + slot] = EMPTY
+            elif branches >> slot & 1:
+                cells[WAYS + slot] = blake(entry[3:] if len(entry) == _NEAR else entry[2 : -HASH - 1] + entry[-HASH:])
+            elif len(entry) == _LEAF:
+                cells[WAYS + slot] = tail_hash(entry[2:], depth)
+            else:
+                raise ValueError("a key in it is not of such a trie")
 
-    def _join(self, left: bytes, right: bytes, bit: int) -> bytes:
-        return blake(left + right)
+    def _join(self, branch: Branch[bytes], places: Iterable[Joined]) -> None:
+        cells = branch.cells
+        for at, left, right in places:
+            one, other = cells[left], cells[right]
+            cells[at] = blake(one + other) if one is not other else _NOTHING[at]
 
     def _seal(self, digest: bytes) -> bytes:
         return digest
 
-    def _unseal(self, path: bytes, group: int, present: int, seal: bytes) -> bytes:
-        return seal
+    def _unseal(self, branch: Branch[bytes], seals: list[bytes]) -> None:
+        branch.cells[GROUPS : 2 * GROUPS] = [seal or _NOTHING[GROUPS] for seal in seals]
 
     def _pack(self, digest: bytes) -> bytes:
         return digest
@@ -173,6 +186,11 @@ class Trie(RadixTrie[bytes]):
         if len(packed) != HASH or len(path) >= DEPTH:
             raise ValueError("a child in it is not of such a trie")
         return packed
+
+
+def _hash_at(child: Leaf | Branch[bytes], depth: int) -> bytes:
+    """The hash of what hangs at a depth."""
+    return leaf_hash(child.key, depth, child.value) if isinstance(child, Leaf) else blake(child.path[depth:] + child.digest)
 
 
 def _neighbor(other: Leaf | Branch[bytes], at: int, cursor: int) -> Step:
@@ -191,12 +209,13 @@ def _neighbors(branch: Branch[bytes], path: bytes, cursor: int) -> Step:
 
 def _nothing() -> list[bytes]:
     """The hashes above sixteen empty places, as a heap."""
-    cells = [EMPTY] * 32
-    for at in range(15, 0, -1):
-        cells[at] = blake(cells[2 * at] + cells[2 * at + 1])
+    cells = [EMPTY] * (2 * WAYS)
+    for level in (8, 4, 2, 1):
+        cells[level : 2 * level] = [blake(2 * cells[2 * level])] * level
     return cells
 
 
 _NOTHING = _nothing()
+_LEAF, _NEAR = 2 + 2 * HASH, 3 + HASH
 
 __all__ = ["EMPTY", "Applied", "Operation", "Proof", "Trie", "apply", "prove", "root", "row_paths", "verify"]

@@ -23,6 +23,7 @@ MOST_BYTES = 16 << 10
 _BRANCH, _FORK, _LEAF, _NEIGHBOR = b"\xd8\x79\x9f", b"\xd8\x7a\x9f", b"\xd8\x7b\x9f", b"\xd8\x79\x9f"
 _LIST, _CHUNKS, _END = b"\x9f", b"\x5f", b"\xff"
 _ONLY_NIBBLES = bytes(range(16))
+_ODD = [bytes([0, byte & 15]) for byte in range(256)]
 
 
 @dataclass(frozen=True)
@@ -111,9 +112,13 @@ def verify(root: bytes, key: bytes, value: bytes | None, proof: Proof) -> bool:
 
 def leaf_hash(key: bytes, depth: int, value: bytes) -> bytes:
     """The hash of a leaf that hangs at `depth`: of what its path has left, and its value's hash."""
-    if depth & 1:
-        return blake(b"\x00" + bytes([key[depth >> 1] & 15]) + key[(depth + 1) >> 1 :] + value)
-    return blake(b"\xff" + key[depth >> 1 :] + value)
+    return tail_hash(key + value, depth)
+
+
+def tail_hash(leaf: bytes, depth: int) -> bytes:
+    """The same of a leaf whose key and value's hash are written one after the other."""
+    at = depth >> 1
+    return blake(_ODD[leaf[at]] + leaf[at + 1 :] if depth & 1 else b"\xff" + leaf[at:])
 
 
 def _ends(path: bytes, proof: Proof) -> list[int] | None:

@@ -14,14 +14,27 @@ Digests are computed when a root, a proof or rows are asked for, so many operati
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from chainlake.errors import BadInput, BrokenPromise
 from chainlake.merkle.radix_branch import WAYS, Branch
-from chainlake.merkle.radix_rows import GROUPS, Group, Leaf, close_group, decode_row, encode_row, nibbles, open_group
+from chainlake.merkle.radix_rows import (
+    GROUPS,
+    Leaf,
+    branch_entry,
+    branch_of,
+    close_group,
+    decode_row,
+    has_seal,
+    leaf_entry,
+    leaf_of,
+    nibbles,
+    open_group,
+)
 
 Digest = TypeVar("Digest")
+Joined = tuple[int, int, int]
 
 
 class RadixTrie(ABC, Generic[Digest]):
@@ -34,7 +47,7 @@ class RadixTrie(ABC, Generic[Digest]):
         self.base = base
         self._rows: Mapping[bytes, bytes] = {} if rows is None else rows
         self._stored: set[bytes] = set()
-        self._stale: dict[bytes, Branch[Digest]] = {}
+        self._stale: list[Branch[Digest]] = []
         self._changed: dict[bytes, Branch[Digest] | None] = {}
         self._top: Branch[Digest] | None = None
         if base in self._rows:
@@ -56,23 +69,23 @@ class RadixTrie(ABC, Generic[Digest]):
 
     @abstractmethod
     def _nothing(self) -> list[Digest]:
-        """The cells of a row without children."""
+        """The cells of a row without children, those side by side the same object: not to be changed."""
 
     @abstractmethod
-    def _cell(self, child: Leaf | Branch[Digest] | None, depth: int) -> Digest:
-        """The digest of a child whose path goes on after `depth` nibbles."""
+    def _enter(self, branch: Branch[Digest], slots: Iterable[int]) -> None:
+        """Bring the cells of some children up to date with their entries. `ValueError` when one has none of this tree."""
 
     @abstractmethod
-    def _join(self, left: Digest, right: Digest, bit: int) -> Digest:
-        """The digest of two neighbours that part at `bit` of the path."""
+    def _join(self, branch: Branch[Digest], places: Iterable[Joined]) -> None:
+        """Bring some cells up to date with those below them; what is above two that are the same object is empty."""
 
     @abstractmethod
     def _seal(self, digest: Digest) -> bytes:
         """What a row keeps of the digest of a group with two children or more."""
 
     @abstractmethod
-    def _unseal(self, path: bytes, group: int, present: int, seal: bytes) -> Digest:
-        """The digest of a group, given which children it has."""
+    def _unseal(self, branch: Branch[Digest], seals: list[bytes]) -> None:
+        """Set the cells of groups that have a seal."""
 
     @abstractmethod
     def _pack(self, digest: Digest) -> bytes:
@@ -89,10 +102,11 @@ class RadixTrie(ABC, Generic[Digest]):
         trail: list[Branch[Digest]] = []
         branch = self._top
         while branch is not None:
-            if len(path) <= len(branch.path):
+            depth = len(branch.path)
+            if len(path) <= depth:
                 raise _prefix_of_another(path)
             trail.append(branch)
-            child = self._child(branch, path[len(branch.path)])
+            child = branch.slots[path[depth]] or self._child(branch, path[depth])
             branch = self._loaded(child) if isinstance(child, Branch) and path.startswith(child.path) else None
         return trail
 
@@ -112,7 +126,7 @@ class RadixTrie(ABC, Generic[Digest]):
         slot = path[len(last.path)]
         child = last.slots[slot]
         fits = child is None or (isinstance(child, Leaf) and child.key == leaf.key)
-        last.slots[slot] = leaf if fits or child is None else self._parted(child, path, leaf, len(last.path) + 1)
+        last.put(slot, leaf if fits or child is None else self._parted(child, path, leaf, len(last.path) + 1))
         self._touch(trail, path)
 
     def _parted(self, child: "Leaf | Branch[Digest]", path: bytes, leaf: Leaf, depth: int) -> Branch[Digest]:
@@ -122,88 +136,107 @@ class RadixTrie(ABC, Generic[Digest]):
         if at == min(len(path), len(other)):
             raise _prefix_of_another(path)
         branch = self._empty(path[:at])
-        branch.slots[other[at]], branch.slots[path[at]] = child, leaf
-        branch.stale = 1 << other[at] | 1 << path[at]
-        self._stale[branch.path] = self._changed[branch.path] = branch
+        branch.put(other[at], child)
+        branch.put(path[at], leaf)
+        self._stale.append(branch)
         return branch
 
     def _remove(self, trail: list[Branch[Digest]], path: bytes) -> None:
         """Take away the leaf at the end of a trail. A row left with one child goes, and the child moves up."""
         last = trail[-1]
-        last.slots[path[len(last.path)]] = None
+        last.put(path[len(last.path)], None)
         self._touch(trail, path)
-        left = last.others()
+        left = last.present
         if last is self._top:
             if not left:
                 self._forget(last)
                 self._top = None
-        elif left == 1:
-            trail[-2].slots[path[len(trail[-2].path)]] = last.other()
+        elif not left & left - 1:
+            trail[-2].put(path[len(trail[-2].path)], self._only(last, left))
             self._forget(last)
 
     def _touch(self, trail: list[Branch[Digest]], path: bytes) -> None:
         for branch in trail:
             branch.stale |= 1 << path[len(branch.path)]
-            self._stale[branch.path] = self._changed[branch.path] = branch
+        self._stale += trail
 
     def _forget(self, branch: Branch[Digest]) -> None:
-        self._stale.pop(branch.path, None)
+        branch.stale = 0
         self._changed[branch.path] = None
 
     def _refresh(self) -> None:
         """Bring all digests up to date: the deepest rows first, without recursion, however deep keys make a tree."""
-        if self._stale:
-            for branch in sorted(self._stale.values(), key=_depth, reverse=True):
+        for branch in sorted(dict.fromkeys(self._stale), key=_depth, reverse=True):
+            if branch.stale:
                 self._fold(branch)
-            self._stale.clear()
+                self._changed[branch.path] = branch
+        self._stale.clear()
 
     def _fold(self, branch: Branch[Digest]) -> None:
-        """Recompute the cells above children that changed."""
-        cells, slots, stale, depth = branch.cells, branch.slots, branch.stale, len(branch.path)
-        level: set[int] = set()
-        while stale:
-            slot = stale.bit_length() - 1
-            cells[WAYS + slot] = self._cell(slots[slot], depth + 1)
-            level.add((WAYS + slot) >> 1)
-            stale ^= 1 << slot
-        for bit in (4 * depth + 3, 4 * depth + 2, 4 * depth + 1, 4 * depth):
-            for at in level:
-                cells[at] = self._join(cells[2 * at], cells[2 * at + 1], bit)
-            level = {at >> 1 for at in level}
+        """Bring entries and cells of children that changed up to date, and the cells above them."""
+        slots = _places(branch.stale)
+        for slot in slots:
+            child = branch.slots[slot]
+            if child is None:
+                branch.entries[slot] = b""
+            elif isinstance(child, Leaf):
+                branch.entries[slot] = leaf_entry(child)
+            else:
+                branch.entries[slot] = branch_entry(child.path[len(branch.path) + 1 :], self._pack(child.digest))
+        self._enter(branch, slots)
+        self._join(branch, _above(slots))
         branch.stale = 0
-        branch.digest = cells[1]
+        branch.digest = branch.cells[1]
 
     def _empty(self, path: bytes) -> Branch[Digest]:
-        cells = self._nothing()
-        branch = Branch(path, cells[1])
-        branch.cells, branch.slots, branch.closed = cells, [None] * WAYS, [None] * GROUPS
+        nothing = self._nothing()
+        branch = Branch(path, nothing[1])
+        branch.begin(0, 0, [b""] * GROUPS, nothing.copy())
         return branch
 
     def _child(self, branch: Branch[Digest], slot: int) -> Leaf | Branch[Digest] | None:
         """What is at a place of a row that is loaded."""
-        if branch.closed[slot >> 2] is not None:
+        if branch.closed[slot >> 2]:
             self._open(branch, slot >> 2)
-        return branch.slots[slot]
+        child = branch.slots[slot]
+        if child is None and branch.present >> slot & 1:
+            child = branch.slots[slot] = self._looked_at(branch, slot)
+        return child
+
+    def _only(self, branch: Branch[Digest], one: int) -> Leaf | Branch[Digest]:
+        """The child of a mask with one bit."""
+        child = self._child(branch, one.bit_length() - 1)
+        if child is None:
+            raise AssertionError("a place in the mask has a child")
+        return child
+
+    def _looked_at(self, branch: Branch[Digest], slot: int) -> Leaf | Branch[Digest]:
+        """A child out of its entry."""
+        try:
+            if not branch.branches >> slot & 1:
+                return leaf_of(branch.path, slot, branch.entries[slot])
+            path, packed = branch_of(branch.path, slot, branch.entries[slot])
+            return Branch(path, self._unpack(path, packed))
+        except ValueError as wrong:
+            raise self._damaged(branch, str(wrong)) from None
 
     def _loaded(self, branch: Branch[Digest], is_base: bool = False) -> Branch[Digest]:
         """A branch with its groups. Its row is read on first use, and has to be the one that its parent means."""
-        if branch.slots:
+        if branch.is_read:
             return branch
         row = self._rows.get(branch.path)
         if row is None:
             raise BrokenPromise(f"trie row {branch.path.hex()!r} is missing: load all rows along the path, or run lake verify")
-        branch.slots = [None] * WAYS
         try:
-            branch.closed = decode_row(row, 1 if is_base else 2)
+            present, branches, groups, seals = decode_row(row, 1 if is_base else 2)
         except ValueError as wrong:
             raise self._damaged(branch, str(wrong)) from None
-        branch.cells = self._nothing()
-        for at, group in enumerate(branch.closed):
-            if group is not None and group.seal:
-                branch.cells[GROUPS + at] = self._unseal(branch.path, at, group.present, group.seal)
-            elif group is not None:
+        branch.begin(present, branches, groups, self._nothing().copy())
+        self._unseal(branch, seals)
+        for at in range(GROUPS):
+            if groups[at] and not seals[at]:
                 self._open(branch, at)
-        self._join_cells(branch, (3, 2, 1))
+        self._join(branch, _TOP)
         if is_base:
             branch.digest = branch.cells[1]
         elif branch.digest != branch.cells[1]:
@@ -213,45 +246,28 @@ class RadixTrie(ABC, Generic[Digest]):
 
     def _open(self, branch: Branch[Digest], at: int) -> None:
         """Look into a group of a row. Its children have to be those of its seal, or of the row if there is a single one."""
-        group, first, cells = branch.closed[at], GROUPS * at, branch.cells
-        if group is None:
-            return
+        group, places = branch.closed[at], _PLACES[at]
+        sealed = branch.cells[GROUPS + at]
         try:
-            branch.slots[first : first + GROUPS] = children = open_group(branch.path, first, group, self._unloaded)
+            branch.entries[places.start : places.stop] = open_group(group)
+            self._enter(branch, places)
         except ValueError as wrong:
             raise self._damaged(branch, str(wrong)) from None
-        for place, child in enumerate(children, WAYS + first):
-            if child is not None:
-                cells[place] = self._cell(child, len(branch.path) + 1)
-        sealed = cells[GROUPS + at]
-        self._join_cells(branch, (2 * (GROUPS + at) + 1, 2 * (GROUPS + at), GROUPS + at))
-        if group.seal and cells[GROUPS + at] != sealed:
+        self._join(branch, _OF_GROUP[at])
+        if branch.cells[GROUPS + at] != sealed and has_seal(group):
             raise self._damaged(branch, "children in it are not those of its seal")
-        branch.closed[at] = None
-
-    def _join_cells(self, branch: Branch[Digest], places: Iterable[int]) -> None:
-        """Recompute some cells from those below them, without a look at what is empty."""
-        cells, empty, bit = branch.cells, self._nothing(), 4 * len(branch.path) - 1
-        for at in places:
-            left, right = cells[2 * at], cells[2 * at + 1]
-            if left is not empty[2 * at] or right is not empty[2 * at + 1]:
-                cells[at] = self._join(left, right, bit + at.bit_length())
-
-    def _unloaded(self, path: bytes, packed: bytes) -> Branch[Digest]:
-        return Branch(path, self._unpack(path, packed))
+        branch.closed[at] = b""
 
     def _damaged(self, branch: Branch[Digest], why: str) -> BrokenPromise:
         return BrokenPromise(f"trie row {branch.path.hex()!r} is damaged: {why}. Run lake verify, then lake restore")
 
     def _row(self, branch: Branch[Digest]) -> bytes:
-        return encode_row(branch.closed[at] or self._group(branch, at) for at in range(GROUPS))
+        return b"".join([branch.closed[at] or self._group(branch, at) for at in range(GROUPS)])
 
-    def _group(self, branch: Branch[Digest], at: int) -> Group | None:
-        children = branch.slots[GROUPS * at : GROUPS * (at + 1)]
-        return close_group(branch.path, children, self._seal(branch.cells[GROUPS + at]), self._packed)
-
-    def _packed(self, child: Branch[Digest]) -> tuple[bytes, bytes]:
-        return child.path, self._pack(child.digest)
+    def _group(self, branch: Branch[Digest], at: int) -> bytes:
+        first = GROUPS * at
+        masks = (branch.present >> first & 15) << 4 | branch.branches >> first & 15
+        return close_group(masks, self._seal(branch.cells[GROUPS + at]), branch.entries[first : first + GROUPS])
 
 
 def shared(one: bytes, other: bytes, start: int = 0) -> int:
@@ -267,6 +283,31 @@ def row_paths(path: bytes, base: bytes = b"") -> list[bytes]:
     return [path[:length] for length in range(len(base), len(path))]
 
 
+def _joined(places: Iterable[int]) -> list[Joined]:
+    """Places of the heap with those below them."""
+    return [(at, 2 * at, 2 * at + 1) for at in places]
+
+
+_TOP = _joined((3, 2, 1))
+_PLACES = [range(GROUPS * at, GROUPS * (at + 1)) for at in range(GROUPS)]
+_OF_GROUP = [_joined((2 * at + 1, 2 * at, at)) for at in range(GROUPS, 2 * GROUPS)]
+_ABOVE = [_joined((WAYS + slot) >> level for level in range(1, 5)) for slot in range(WAYS)]
+
+
+def _above(slots: Sequence[int]) -> Iterable[Joined]:
+    """What is above some children, the lowest first."""
+    return _ABOVE[slots[0]] if len(slots) == 1 else sorted({joined for slot in slots for joined in _ABOVE[slot]}, reverse=True)
+
+
+def _places(mask: int) -> list[int]:
+    """The places in a mask."""
+    found = []
+    while mask:
+        found.append(mask.bit_length() - 1)
+        mask ^= 1 << found[-1]
+    return found
+
+
 def _depth(branch: Branch[Digest]) -> int:
     return len(branch.path)
 
@@ -275,4 +316,4 @@ def _prefix_of_another(path: bytes) -> BadInput:
     return BadInput(f"one of two keys is a prefix of the other at path {path.hex()}: such keys cannot be in one tree")
 
 
-__all__ = ["GROUPS", "WAYS", "Branch", "Leaf", "RadixTrie", "nibbles", "row_paths", "shared"]
+__all__ = ["GROUPS", "WAYS", "Branch", "Joined", "Leaf", "RadixTrie", "nibbles", "row_paths", "shared"]

@@ -2,7 +2,7 @@
 
 from typing import Generic, TypeVar
 
-from chainlake.merkle.radix_rows import Group, Leaf
+from chainlake.merkle.radix_rows import Leaf
 
 Digest = TypeVar("Digest")
 
@@ -12,24 +12,34 @@ WAYS = 16
 class Branch(Generic[Digest]):
     """A row in memory. `cells` is a heap: 16 to 31 are the children's digests, 4 to 7 those of groups, 1 is that of all of them.
 
-    The children of a group in `closed` are not in `slots` yet, nor their digests in `cells`.
+    `present` and `branches` are masks of the places that have a child, and of those where it is a branch. `entries` are the
+    children as the row has them, `slots` those of them that were looked at or put there. `stale` is a mask of the places where
+    entry and cells have yet to follow the slot. What is in a group in `closed` is in none of these, but counts in the masks.
     """
 
-    __slots__ = ("cells", "closed", "digest", "path", "slots", "stale")
+    __slots__ = ("branches", "cells", "closed", "digest", "entries", "is_read", "path", "present", "slots", "stale")
 
     def __init__(self, path: bytes, digest: Digest) -> None:
         self.path = path
         self.digest = digest
-        self.slots: list[Leaf | Branch[Digest] | None] = []
-        self.cells: list[Digest] = []
-        self.closed: list[Group | None] = []
         self.stale = 0
+        self.is_read = False
 
-    def others(self, child: "Leaf | Branch[Digest] | None" = None) -> int:
-        """How many children there are beside one."""
-        opened = sum(other is not None and other is not child for other in self.slots)
-        return opened + sum(group.present.bit_count() for group in self.closed if group is not None)
+    def begin(self, present: int, branches: int, closed: list[bytes], cells: list[Digest]) -> None:
+        """What the row says, before any of its groups is opened."""
+        self.present, self.branches, self.closed, self.cells = present, branches, closed, cells
+        self.slots: list[Leaf | Branch[Digest] | None] = [None] * WAYS
+        self.entries = [b""] * WAYS
+        self.is_read = True
 
-    def other(self, child: "Leaf | Branch[Digest] | None" = None) -> "Leaf | Branch[Digest]":
-        """The one child beside another. A group is never closed over a single child, so it is in its slot."""
-        return next(other for other in self.slots if other is not None and other is not child)
+    def put(self, slot: int, child: "Leaf | Branch[Digest] | None") -> None:
+        """Put a child at a place, or nothing."""
+        self.slots[slot] = child
+        bit = 1 << slot
+        self.stale |= bit
+        self.present = self.present & ~bit if child is None else self.present | bit
+        self.branches = self.branches | bit if isinstance(child, Branch) else self.branches & ~bit
+
+    def others(self, slot: int) -> int:
+        """The mask of the children beside the one at a place."""
+        return self.present & ~(1 << slot)

@@ -8,17 +8,17 @@ A leaf is its key's length (two bytes), its key and 32 bytes of value hash. A br
 this row's and the child's nibble (two bytes), those nibbles, one byte each, and its digest after one byte with its length.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from chainlake.merkle.blake import HASH
-
-Other = TypeVar("Other")
 
 GROUPS = WAYS_OF_GROUP = 4
 _DIGITS = "0123456789abcdef"
 _NIBBLES = bytes(_DIGITS.find(chr(char)) % 16 for char in range(256))
 _ONLY_NIBBLES = bytes(range(16))
+_HEAD, _SEALED_HEAD = 3, 3 + HASH
+_LEAF = 1
 
 
 class Leaf(NamedTuple):
@@ -28,13 +28,21 @@ class Leaf(NamedTuple):
     value: bytes
 
 
-class Group(NamedTuple):
-    """Four neighbouring places as a row keeps them. Bit 0 of the masks is the first place; a seal is empty for a single child."""
+def _head(masks: int) -> int:
+    """How many bytes of a group come before its children; none where no group has such masks."""
+    present, branches = masks >> 4, masks & 15
+    if branches & ~present or not present:
+        return 0
+    return _SEALED_HEAD if present & present - 1 else _HEAD
 
-    present: int
-    branches: int
-    seal: bytes
-    children: bytes
+
+def _kinds(masks: int) -> list[int]:
+    """What a group has at its four places."""
+    return [(masks >> 4 + at & 1) + (masks >> at & 1) for at in range(WAYS_OF_GROUP)]
+
+
+_HEADS = bytes(_head(masks) for masks in range(256))
+_KINDS = [_kinds(masks) for masks in range(256)]
 
 
 def nibbles(data: bytes) -> bytes:
@@ -42,84 +50,95 @@ def nibbles(data: bytes) -> bytes:
     return data.hex().encode().translate(_NIBBLES)
 
 
-def encode_row(groups: Iterable[Group | None]) -> bytes:
-    """The bytes of a row with these four groups."""
-    parts: list[bytes] = []
-    for group in groups:
-        if group is None:
-            parts.append(b"\x00")
-        else:
-            present, branches, seal, children = group
-            parts += (present << 20 | branches << 16 | len(children)).to_bytes(3, "big"), seal, children
-    return b"".join(parts)
+def decode_row(row: bytes, at_least: int) -> tuple[int, int, list[bytes], list[bytes]]:
+    """The parts of a row: masks of its children and of those that are branches, its groups, still closed, and their seals.
 
-
-def decode_row(row: bytes, at_least: int) -> list[Group | None]:
-    """The four groups of a row, still closed; `ValueError` says what is wrong with it."""
-    groups: list[Group | None] = []
-    position = count = 0
-    while len(groups) < GROUPS and position < len(row):
-        masks = row[position]
-        present, branches = masks >> 4, masks & 15
-        if branches & ~present:
-            raise ValueError("its masks are wrong")
-        if not present:
-            groups.append(None)
-            position += 1
-            continue
-        start = position + 3
-        begin = start + HASH if present & present - 1 else start
-        position = begin + int.from_bytes(row[start - 2 : start], "big")
-        groups.append(Group(present, branches, row[start:begin], row[begin:position]))
-        count += present.bit_count()
-    if len(groups) < GROUPS or position != len(row):
+    A group is empty without children, a seal without two. `ValueError` says what is wrong with the row.
+    """
+    groups: list[bytes] = []
+    seals: list[bytes] = []
+    present = branches = begin = 0
+    try:
+        for first in (0, 4, 8, 12):
+            masks = row[begin]
+            if masks:
+                head = begin + _HEADS[masks]
+                end = head + (row[begin + 1] << 8 | row[begin + 2])
+                groups.append(row[begin:end])
+                seals.append(row[begin + _HEAD : head])
+                present |= masks >> 4 << first
+                branches |= (masks & 15) << first
+                begin = end
+            else:
+                groups.append(b"")
+                seals.append(b"")
+                begin += 1
+    except IndexError:
+        raise ValueError("its length is wrong") from None
+    if branches & ~present:
+        raise ValueError("its masks are wrong")
+    if begin != len(row):
         raise ValueError("its length is wrong")
-    if count < at_least:
+    if present.bit_count() < at_least:
         raise ValueError("it has too few children")
-    return groups
+    return present, branches, groups, seals
 
 
-def close_group(
-    path: bytes, children: Sequence[Leaf | Other | None], seal: bytes, of_branch: Callable[[Other], tuple[bytes, bytes]]
-) -> Group | None:
-    """Four children of the row with this path as a group. `of_branch` says the path and digest of one."""
-    present = branches = 0
-    parts: list[bytes] = []
-    for at, child in enumerate(children):
-        if child is None:
-            continue
-        present |= 1 << at
-        if isinstance(child, Leaf):
-            parts += len(child.key).to_bytes(2, "big"), child.key, child.value
-        else:
-            branches |= 1 << at
-            name, digest = of_branch(child)
-            rest = name[len(path) + 1 :]
-            parts += len(rest).to_bytes(2, "big"), rest, len(digest).to_bytes(1, "big"), digest
-    return Group(present, branches, seal if present & present - 1 else b"", b"".join(parts)) if present else None
+def has_seal(group: bytes) -> bool:
+    """Whether a closed group has two children or more."""
+    return _HEADS[group[0]] == _SEALED_HEAD
 
 
-def open_group(path: bytes, first: int, group: Group, branch: Callable[[bytes, bytes], Other]) -> list[Leaf | Other | None]:
-    """The children from place `first` of the row with this path on, branches made by `branch(path, digest)`."""
-    present, branches, _, data = group
-    position, above = 0, path.hex()[1::2]
-    children: list[Leaf | Other | None] = [None] * WAYS_OF_GROUP
-    for at in range(WAYS_OF_GROUP):
-        if not present >> at & 1:
-            continue
-        start = position + 2
-        end = start + int.from_bytes(data[position:start], "big")
-        name, slot = data[start:end], first + at
-        if branches >> at & 1:
-            position = end + 1 + int.from_bytes(data[end : end + 1], "big")
-            if name.translate(None, _ONLY_NIBBLES):
-                raise ValueError("a path in it has something else than nibbles")
-            children[at] = branch(path + _ONLY_NIBBLES[slot : slot + 1] + name, data[end + 1 : position])
-        else:
-            position = end + HASH
-            if not name.hex().startswith(above + _DIGITS[slot]):
-                raise ValueError("it holds a key of another path")
-            children[at] = Leaf(name, data[end:position])
-    if position != len(data):
+def open_group(group: bytes) -> list[bytes]:
+    """The four entries of a closed group, empty where there is no child; `ValueError` when they do not add up."""
+    entries: list[bytes] = []
+    begin = _HEADS[group[0]]
+    try:
+        for kind in _KINDS[group[0]]:
+            end = begin
+            if kind:
+                end += 2 + (group[begin] << 8 | group[begin + 1])
+                end += HASH if kind == _LEAF else 1 + group[end]
+            entries.append(group[begin:end])
+            begin = end
+    except IndexError:
+        begin = 0
+    if begin != len(group):
         raise ValueError("the length of its children is wrong")
-    return children
+    return entries
+
+
+def close_group(masks: int, seal: bytes, entries: Sequence[bytes]) -> bytes:
+    """A group with these masks and entries."""
+    if not masks:
+        return b"\x00"
+    children = b"".join(entries)
+    head = (masks << 16 | len(children)).to_bytes(_HEAD, "big")
+    return head + seal + children if _HEADS[masks] == _SEALED_HEAD else head + children
+
+
+def leaf_entry(leaf: Leaf) -> bytes:
+    """A leaf as a row has it."""
+    return len(leaf.key).to_bytes(2, "big") + leaf.key + leaf.value
+
+
+def leaf_of(path: bytes, slot: int, entry: bytes) -> Leaf:
+    """The leaf at a place of the row with this path; `ValueError` when it does not belong there."""
+    key = entry[2:-HASH]
+    if not key.hex().startswith(path.hex()[1::2] + _DIGITS[slot]):
+        raise ValueError("it holds a key of another path")
+    return Leaf(key, entry[-HASH:])
+
+
+def branch_entry(rest: bytes, digest: bytes) -> bytes:
+    """A branch as a row has it: what its path has beyond its place, and its digest."""
+    return len(rest).to_bytes(2, "big") + rest + len(digest).to_bytes(1, "big") + digest
+
+
+def branch_of(path: bytes, slot: int, entry: bytes) -> tuple[bytes, bytes]:
+    """The path and digest of the branch at a place of the row with this path; `ValueError` when it is none."""
+    end = 2 + int.from_bytes(entry[:2], "big")
+    rest = entry[2:end]
+    if rest.translate(None, _ONLY_NIBBLES):
+        raise ValueError("a path in it has something else than nibbles")
+    return path + _ONLY_NIBBLES[slot : slot + 1] + rest, entry[end + 1 :]

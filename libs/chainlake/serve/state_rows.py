@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chainlake.lake.visibility import History
-from chainlake.serve.arrays import Longs
+from chainlake.serve.arrays import Longs, flags, longs, numbers, one_chunk, to_arrow, to_arrow_binary
 from chainlake.serve.cache import ByteCache
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.visible import Limits, Source, select
@@ -30,11 +30,14 @@ FEW_GROUPS = 2
 
 
 class KeyedRows:
-    """Visible rows of one stored table by a key column. For many threads."""
+    """Visible rows of one stored table by a key column. For many threads.
 
-    def __init__(self, lake: EmbeddedLake, table: str, key: str, columns: Sequence[str]) -> None:
-        self._key = key
-        self._columns = list(dict.fromkeys((key, *columns, "_chain", "_height", "_commit")))
+    Of a state table `own` are the columns that tell its rows apart: of a row group only the newest row of each is then kept.
+    """
+
+    def __init__(self, lake: EmbeddedLake, table: str, key: str, columns: Sequence[str], own: Sequence[str] = ()) -> None:
+        self._key, self._own = key, tuple(own)
+        self._columns = list(dict.fromkeys((key, *own, *columns, "_chain", "_height", "_commit")))
         self._log = lake.log(table)
         self._lock = Lock()
         self._files: dict[str, tuple[pq.FileMetaData, Bounds]] = {}
@@ -55,7 +58,7 @@ class KeyedRows:
                 elif len(holding) <= FEW_GROUPS or len(_places(self._keys(source.path, group), wanted)):
                     rows = self._group(source, group)
                     if len(places := _places(rows[self._key], wanted)):
-                        yield rows.take(places)
+                        yield rows.take(to_arrow(places))
 
     def _holding(self, source: Source, keys: Sequence[Any] | None) -> Iterator[tuple[int, Sequence[Any] | None]]:
         """The row groups of a file that may have some of the keys, and which of them."""
@@ -85,6 +88,7 @@ class KeyedRows:
         rows = self._groups.get(place)
         if rows is None:
             rows = source.seen(self._read(source.path, group, self._columns))
+            rows = rows.take(to_arrow(_newest(rows, self._own))) if self._own else rows
             self._groups.put(place, rows, rows.nbytes)
         return rows
 
@@ -98,19 +102,18 @@ class StateReader:
 
     def __init__(self, lake: EmbeddedLake, table: str, key: str, columns: Sequence[str]) -> None:
         self._key = key
-        self._tail, self._base = (KeyedRows(lake, name, key, (*columns, "_deleted")) for name in (table, f"{table}_base"))
+        tables = (table, f"{table}_base")
+        self._tail, self._base = (KeyedRows(lake, name, key, (*columns, "_deleted"), (key,)) for name in tables)
 
     def newest(self, chain: str, history: History, height: int, keys: Iterable[Key] | None = None) -> list[Row]:
         """The rows of some keys, or of all, that are there after a block."""
         wanted = None if keys is None else sorted(set(keys))
         base = history.base(height)
         floor = -1 if base is None else base.height
-        tail = self._tail.read(
-            chain, Limits({v.commit.commit_id: v.limit for v in history.visible(height) if v.limit > floor}), wanted
-        )
-        held = self._base.read(chain, Limits({} if base is None else {base.commit_id: base.height}), wanted)
+        tail = Limits({v.commit.commit_id: v.limit for v in history.visible(height) if v.limit > floor})
+        held = Limits({} if base is None else {base.commit_id: base.height})
         found: dict[Key, Row] = {}
-        for rows in (*tail, *held):
+        for rows in (*self._tail.read(chain, tail, wanted), *self._base.read(chain, held, wanted)):
             for row in rows.to_pylist():
                 known = found.get(row[self._key])
                 if known is None or known["_height"] < row["_height"]:
@@ -126,7 +129,25 @@ def event_rows(rows: KeyedRows, chain: str, history: History, height: int) -> li
 
 def _places(keys: pa.ChunkedArray, wanted: Sequence[Any]) -> Longs:
     """Where some of the keys are. (Arrow's own function for it crashes the process where a column has no chunks.)"""
-    return np.flatnonzero(pc.is_in(keys, pa.array(wanted, keys.type)).to_numpy())
+    if pa.types.is_integer(keys.type):
+        known = to_arrow(np.array(wanted, f"<i{keys.type.bit_width // 8}"), keys.type)
+    else:
+        known = to_arrow_binary([one.encode() if isinstance(one, str) else one for one in wanted], keys.type)
+    return np.flatnonzero(flags(pc.is_in(keys, known)))
+
+
+def _newest(rows: pa.Table, own: Sequence[str]) -> Longs:
+    """The places of the newest row for each value of some columns."""
+    if not len(rows):
+        return np.empty(0, np.int64)
+    values: Longs = np.zeros(len(rows), np.int64)
+    for name in own:
+        column = one_chunk(rows[name]).dictionary_encode()
+        _, values = np.unique(values * len(column.dictionary) + numbers(column.indices), return_inverse=True)
+    upwards = np.argsort(longs(rows["_height"]), kind="stable")
+    newest: Longs = np.empty(int(values.max()) + 1, np.int64)
+    newest[values[upwards]] = upwards
+    return np.sort(newest)
 
 
 def _bounds_of(metadata: pq.FileMetaData, column: str) -> Bounds:
