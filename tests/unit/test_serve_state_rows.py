@@ -1,13 +1,19 @@
 """Keys found in columns as files give them, and the newest rows of a state."""
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainlake.serve.state_rows import _newest, _places
+from chainlake.lake.visibility import ADVANCE, Commit, History
+from chainlake.serve.embedded import EmbeddedLake
+from chainlake.serve.state_rows import StateReader, _newest, _places
+from tests.unit.shards_lake import AT
 
 CHUNKS = ([], [[]], [[b"a", b"b"]], [[b"a"], [], [b"c", b"a"]])
 IMAGES = st.dictionaries(st.tuples(st.sampled_from([b"a", b"b", b""]), st.integers(0, 2), st.integers(0, 9)), st.none())
@@ -31,3 +37,39 @@ def test_of_each_key_the_newest_row_is_kept(images: dict[tuple[bytes, int, int],
     table = pa.table({name: [row[at] for row in rows] for at, name in enumerate(("tx_id", "tx_index", "_height"))})
     newest = {row[:2]: row for row in sorted(rows, key=lambda row: row[2])}
     assert [rows[place] for place in _newest(table, ("tx_id", "tx_index"))] == [row for row in rows if newest[row[:2]] == row]
+
+
+def test_what_was_found_at_the_last_block_of_a_file_is_not_looked_for_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "warehouse" / "control" / "ledger" / "_delta_log").mkdir(parents=True)
+
+    def write(commit: int, *rows: tuple[bytes, int, int]) -> None:
+        columns = {
+            **{name: pa.array([row[place] for row in rows]) for place, name in enumerate(("key", "_height", "value"))},
+            **{"_commit": pa.array([commit] * len(rows)), "_chain": pa.array(["c"] * len(rows))},
+            "_deleted": pa.array([False] * len(rows)),
+        }
+        write_deltalake(tmp_path / "warehouse" / "store" / "silver_things", pa.table(columns), mode="append")
+
+    write(1, (b"a", 1, 10), (b"b", 2, 20), (b"c", 2, 30))
+    write(2, (b"a", 3, 11), (b"c", 3, 31), (b"c", 4, 32))
+    write(2, *((b"%c" % one, 4, one) for one in b"abdefgh"))
+    history = History(
+        Commit("silver.things", "things", "c", seq, seq, ADVANCE, base, base + 2, 1, AT) for seq, base in ((1, 0), (2, 2))
+    )
+    reader = StateReader(EmbeddedLake(tmp_path), "silver.things", "key", ("value",))
+    opened: list[str] = []
+    file = pq.ParquetFile
+    monkeypatch.setattr(pq, "ParquetFile", lambda path, **given: opened.append(path) or file(path, **given))
+
+    def asked(height: int, *keys: bytes) -> tuple[dict[bytes, int], int]:
+        opened.clear()
+        rows = reader.newest("c", history, height, keys)
+        return {row["key"]: row["value"] for row in rows}, len(set(opened))
+
+    assert asked(4, b"c") == ({b"c": 32}, 1), "the smaller file of the two that go up to block 4 has it"
+    assert asked(4, b"a") == ({b"a": ord("a")}, 1), "only the larger one has it at block 4; what was read before is kept"
+    assert asked(4, b"a", b"b", b"c") == ({b"a": ord("a"), b"b": ord("b"), b"c": 32}, 0)
+    assert asked(3, b"a", b"c") == ({b"a": 11, b"c": 31}, 1), "the smaller one again, for other rows of it can be seen"
+    assert asked(2, b"a", b"c") == ({b"a": 10, b"c": 30}, 1), "the first file had not been opened before"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from chainlake.bench.report import Result
 from chainlake.bench.scratch import scratch, stage_seconds
+from chainlake.bench.shards_floor import copy_seconds
 from chainlake.bench.shards_peers import PostgresShard, go_updates_per_second
 from chainlake.bench.shards_roots import UPDATES, key_of, updates_per_second
 from chainlake.cli.show import emit
@@ -138,6 +139,8 @@ def _pipeline(
     rate = count / sum(seconds.values())
     for name, peer in peers.items() or [("", None)]:
         yield Result(f"file to gold, {count:,} updates", rate, "updates/s", name, peer, higher_is_better=True)
+    floor = count / copy_seconds(lake, STAGES, header.height, directory)
+    yield Result("  the same rows merely copied by Spark", floor, "updates/s", higher_is_better=True)
     yield Result("  transactions", rate / PER_TRANSACTION, "txs/s", higher_is_better=True)
     for stage, taken in seconds.items():
         yield Result(f"  {stage}", count / taken, "updates/s", higher_is_better=True)

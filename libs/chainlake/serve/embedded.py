@@ -77,7 +77,7 @@ class LedgerReader:
             return []
         data = pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us")
         check_columns(data.schema_arrow.names, COMMIT_COLUMNS)
-        rows = _aware(data.read(columns=COMMIT_COLUMNS))
+        rows = _aware(data.read(columns=COMMIT_COLUMNS, use_threads=False))
         rows = rows.filter(pc.and_(_is_one_of(rows["chain"], [self._chain]), _is_one_of(rows["stage"], self._stages)))
         times = rows["committed_at"].cast(pa.int64()).to_pylist()
         return [_commit(row, time) for row, time in zip(rows.drop_columns("committed_at").to_pylist(), times, strict=True)]

@@ -1,11 +1,13 @@
 """Rows of data tables without Spark, found by key through the statistics of row groups; and the state that they add up to.
 
-Rows of a state table are after-images, so the newest at or below a height is the state there. After a compaction the base holds
-the state at its height, and only what came later is read beside it.
+Rows of a state table are after-images, so the newest at or below a height is the state there. Newest files are read first: a key
+that was found at the last block that a file has rows of is not looked for in it. After a compaction the base holds the state at
+its height, and only what came later is read beside it.
 """
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -37,7 +39,7 @@ class KeyedRows:
 
     def __init__(self, lake: EmbeddedLake, table: str, key: str, columns: Sequence[str], own: Sequence[str] = ()) -> None:
         self._key, self._own = key, tuple(own)
-        self._columns = list(dict.fromkeys((key, *own, *columns, "_chain", "_height", "_commit")))
+        self._columns = (key, *own, *columns, "_height")
         self._log = lake.log(table)
         self._lock = Lock()
         self._files: dict[str, tuple[pq.FileMetaData, Bounds]] = {}
@@ -45,20 +47,32 @@ class KeyedRows:
 
     def read(self, chain: str, limits: Limits, keys: Sequence[Any] | None = None) -> Iterator[pa.Table]:
         """Rows of some sorted keys, or of all, within the limits of their commits."""
-        if not len(limits) or (keys is not None and not keys):
-            return
+        for source in self.sources(chain, limits):
+            yield from self.rows(source, keys)
+
+    def sources(self, chain: str, limits: Limits) -> list[Source]:
+        """The files that may have such rows: those that go up highest first, of these the smallest."""
+        if not len(limits):
+            return []
         with self._lock:
             self._log.refresh()
             files = self._log.files
-        for source in select(files, chain, limits, "_height").sources:
-            holding = list(self._holding(source, keys))
-            for group, wanted in holding:
-                if wanted is None:
-                    yield self._group(source, group)
-                elif len(holding) <= FEW_GROUPS or len(_places(self._keys(source.path, group), wanted)):
-                    rows = self._group(source, group)
-                    if len(places := _places(rows[self._key], wanted)):
-                        yield rows.take(to_arrow(places))
+        found = select(files, chain, limits, "_height").sources
+        return sorted(found, key=lambda source: (-source.last_height(), source.file.size))
+
+    def rows(self, source: Source, keys: Sequence[Any] | None) -> Iterator[pa.Table]:
+        """Rows of some sorted keys, or of all, in one file."""
+        if keys is not None and not keys:
+            return
+        file = _File(source.path, self._file(source.path)[0])
+        holding = list(self._holding(source, keys))
+        for group, wanted in holding:
+            if wanted is None:
+                yield self._group(source, file, group)
+            elif len(holding) <= FEW_GROUPS or len(_places(self._keys(file, group), wanted)):
+                rows = self._group(source, file, group)
+                if len(places := _places(rows[self._key], wanted)):
+                    yield rows.take(to_arrow(places))
 
     def _holding(self, source: Source, keys: Sequence[Any] | None) -> Iterator[tuple[int, Sequence[Any] | None]]:
         """The row groups of a file that may have some of the keys, and which of them."""
@@ -75,26 +89,37 @@ class KeyedRows:
             self._files[path] = metadata, _bounds_of(metadata, self._key)
         return self._files[path]
 
-    def _keys(self, path: str, group: int) -> pa.ChunkedArray:
+    def _keys(self, file: "_File", group: int) -> pa.ChunkedArray:
         """The keys of a row group alone: bounds are wide where keys are not in order, and most groups turn out to have none."""
-        keys = self._groups.get((path, group))
+        keys = self._groups.get((file.path, group))
         if keys is None:
-            keys = self._read(path, group, [self._key])
-            self._groups.put((path, group), keys, keys.nbytes)
+            keys = file.read(group, [self._key])
+            self._groups.put((file.path, group), keys, keys.nbytes)
         return keys[self._key]
 
-    def _group(self, source: Source, group: int) -> pa.Table:
+    def _group(self, source: Source, file: "_File", group: int) -> pa.Table:
         place = (source.key, group)
         rows = self._groups.get(place)
         if rows is None:
-            rows = source.seen(self._read(source.path, group, self._columns))
+            rows = source.seen(file.read(group, list(dict.fromkeys((*self._columns, *source.kernel_columns())))))
             rows = rows.take(to_arrow(_newest(rows, self._own))) if self._own else rows
             self._groups.put(place, rows, rows.nbytes)
         return rows
 
-    def _read(self, path: str, group: int, columns: list[str]) -> pa.Table:
-        file = pq.ParquetFile(path, metadata=self._file(path)[0], memory_map=True, pre_buffer=False)
-        return file.read_row_group(group, columns=columns, use_threads=False)
+
+class _File:
+    """A file that one query reads row groups of: opened when it comes to the first of them, as that takes as long as a column."""
+
+    def __init__(self, path: str, metadata: pq.FileMetaData) -> None:
+        self.path = path
+        self._metadata = metadata
+
+    def read(self, group: int, columns: list[str]) -> pa.Table:
+        return self._opened.read_row_group(group, columns=columns, use_threads=False)
+
+    @cached_property
+    def _opened(self) -> pq.ParquetFile:
+        return pq.ParquetFile(self.path, metadata=self._metadata, memory_map=True, pre_buffer=False)
 
 
 class StateReader:
@@ -113,11 +138,15 @@ class StateReader:
         tail = Limits({v.commit.commit_id: v.limit for v in history.visible(height) if v.limit > floor})
         held = Limits({} if base is None else {base.commit_id: base.height})
         found: dict[Key, Row] = {}
-        for rows in (*self._tail.read(chain, tail, wanted), *self._base.read(chain, held, wanted)):
-            for row in rows.to_pylist():
-                known = found.get(row[self._key])
-                if known is None or known["_height"] < row["_height"]:
-                    found[row[self._key]] = row
+        for stored, limits in ((self._tail, tail), (self._base, held)):
+            for source in stored.sources(chain, limits):
+                last = source.last_height()
+                open_keys = wanted and [key for key in wanted if key not in found or found[key]["_height"] < last]
+                for rows in stored.rows(source, open_keys):
+                    for row in rows.to_pylist():
+                        known = found.get(row[self._key])
+                        if known is None or known["_height"] < row["_height"]:
+                            found[row[self._key]] = row
         return [row for row in found.values() if not row["_deleted"]]
 
 

@@ -67,6 +67,10 @@ class Source:
     def path(self) -> str:
         return self.file.path
 
+    def last_height(self) -> int:
+        """No row that can be seen is of a later block."""
+        return int(min(self.file.high.get("_height", HIGHEST), self.commits.heights.max()))
+
     def kernel_columns(self) -> tuple[str, ...]:
         """The columns that `seen` looks at."""
         return (*(("_chain",) if self.chain else ()), *(("_height", "_commit") if self.filtered else ()))

@@ -9,6 +9,7 @@ another wire type is an unknown field without further ado. `BadInput` says why b
 """
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Any
 
 from chainlake.errors import BadInput
@@ -66,18 +67,16 @@ def encode_stream(stream: StreamMetadata) -> bytes:
     return stream_bytes(*last, stream.nodes, stream.replication_factor, stream.sealed)
 
 
-def stream_bytes(stream_id: bytes, last_hash: bytes, last_num: int, nodes: Iterable[bytes], factor: int, sealed: bool) -> bytes:
+def stream_bytes(stream_id: bytes, last_hash: bytes, last_num: int, nodes: tuple[bytes, ...], factor: int, sealed: bool) -> bytes:
     """The same from its fields: a root needs so many that making the message first would be felt."""
-    return b"".join(
-        (
-            _present(0x0A, stream_id),
-            _present(0x12, last_hash),
-            _int64(0x18, last_num),
-            *[b"\x22" + to_varint(len(node)) + node for node in nodes],
-            _uint32(0x28, factor),
-            b"\x40\x01" if sealed else b"",
-        )
-    )
+    last = _present(0x0A, stream_id) + _present(0x12, last_hash) + _int64(0x18, last_num)
+    return last + _placement_bytes(nodes, factor) + (b"\x40\x01" if sealed else b"")
+
+
+@lru_cache(1 << 14)
+def _placement_bytes(nodes: tuple[bytes, ...], factor: int) -> bytes:
+    """Nodes and factor, which many streams have in common."""
+    return _repeated(0x22, nodes) + _uint32(0x28, factor)
 
 
 def decode_stream(data: bytes) -> StreamMetadata:
