@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 
+from chainlake.bench.log_copy import copy_seconds
 from chainlake.demo import evm
 from chainlake.encoding import from_hex, to_hex
 from chainlake.errors import BadInput, BrokenPromise, Degraded
 from chainlake.lake import Lake
 from chainlake.lake.home import Home
+from chainlake.lake.names import physical
 from chainlake.lake.sql import query
 from chainlake.lake.verify import verify
 from chainlake.logs import ingest_finalized_block
@@ -25,6 +27,7 @@ from chainlake.logs.functions import get_logs, where
 from chainlake.logs.merging import MergeRun
 from chainlake.logs.query import LogIndex
 from chainlake.logs.rules import MergePolicy
+from chainlake.serve.embedded import EmbeddedLake
 
 STAGES = ("bronze.logs", "gold.logs")
 
@@ -221,3 +224,25 @@ def test_events_are_decoded_as_columns_and_the_rest_says_why_not(full_lake: Lake
     assert transfers
     for args, sender, receiver, value in transfers:
         assert (to_hex(bytes(sender)), to_hex(bytes(receiver)), str(value)) == (args["from"], args["to"], args["value"])
+
+
+def test_the_copy_that_stages_are_measured_beside_has_all_that_a_stage_wrote(
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path
+) -> None:
+    full_lake.ingest(chain, "evm", str(write(tmp_path / "a.jsonl", list(evm.blocks(5, seed=2, logs_per_block=20)))))
+    full_lake.run_stage("bronze.logs", chains=chain)
+    (commit,) = full_lake.ledger.read(["bronze.logs"]).of("bronze.logs", chain).commits
+    embedded = EmbeddedLake(home.path, full_lake.namespace.prefix)
+    files = {}
+    for table in (stage := full_lake.stages.get("bronze.logs")).tables:
+        log = embedded.log(table)
+        log.refresh()
+        files[table] = [Path(file.path) for file in log.files if file.low.get("_commit") == commit.commit_id]
+    assert copy_seconds(full_lake.spark, stage, files, tmp_path / "copy") > 0
+    for table in stage.tables:
+        stored = physical(table)
+        copied = full_lake.spark.read.format("delta").load(str(tmp_path / "copy" / stored))
+        written = full_lake.spark.table(full_lake.catalog.full_name(stored)).filter(f"_commit = {commit.commit_id}")
+        assert copied.columns == written.columns
+        assert copied.count() == written.count() == commit.rows[stored] > 0
+        assert copied.exceptAll(written).count() == 0

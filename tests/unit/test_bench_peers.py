@@ -13,9 +13,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from chainlake.bench import log_queries, peers, pg_cluster, pg_copy
+from chainlake.bench import log_queries, peers, pg_cluster, pg_copy, run_benchmark
+from chainlake.bench import logs as bench_logs
 from chainlake.bench.peers import DUCKDB, POSTGRES, DuckDb, Peer, select
 from chainlake.bench.postgres import Postgres
+from chainlake.bench.report import Result
 from chainlake.demo.evm_scale import COLUMNS, Scale, tables
 from chainlake.errors import BadInput, Unavailable
 from chainlake.logs.filter import LogFilter
@@ -203,6 +205,29 @@ def test_duckdb_takes_files_that_exist_and_refuses_none(tmp_path: Path, loaded: 
     assert again.query(LogFilter((), (), 0, 10)) == made.query(LogFilter((), (), 0, 10)) > 0
     with pytest.raises(BadInput, match="no Parquet files were given"):
         again.open([])
+
+
+def test_a_slow_class_of_queries_is_measured_with_the_filters_that_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    filters = tuple(LogFilter((), (), number, number) for number in range(9))
+    now = iter(range(1000))
+    asked: list[LogFilter] = []
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    assert list(bench_logs._in_time(filters, seconds=3)) == list(filters[:4])
+    assert list(bench_logs._in_time(filters, seconds=0)) == list(filters[:1])
+    assert list(bench_logs._in_time(filters, seconds=50)) == list(filters)
+    assert len(bench_logs._all(asked.append, filters)) == 3 * 5
+    assert asked == [*filters[:5], *(one for one in filters[:5] for _ in range(3))]
+
+
+def test_what_was_found_before_a_run_ended_early_is_in_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(home: str, quick: bool, size: int | None) -> Iterator[Result]:
+        yield Result("first", 2.0, "ms", "peer", 4.0)
+        raise BadInput("ended early")
+
+    monkeypatch.setattr(bench_logs, "run", run)
+    with pytest.raises(BadInput, match="ended early"):
+        run_benchmark("logs", quick=True, home=str(tmp_path / "home"), json_file=str(tmp_path / "found.json"))
+    assert [(row["metric"], row["ratio"]) for row in json.loads((tmp_path / "found.json").read_text())] == [("first", 2.0)]
 
 
 ORPHAN = """

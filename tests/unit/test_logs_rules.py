@@ -1,11 +1,10 @@
 """When segments are merged: soon enough, rarely enough, and never what is large."""
 
 import random
-import sqlite3
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 
-from chainlake.logs.rules import COLD, HOT, MergePolicy, Segment, mode_of, mode_sql, next_merge
+from chainlake.logs.rules import COLD, HOT, MergePolicy, Segment, mode_of, next_merge
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 POLICY = MergePolicy(few=4, age=timedelta(seconds=600), large=1000)
@@ -68,13 +67,3 @@ def test_hysteresis_of_hot_and_cold() -> None:
         COLD,
         COLD,
     ]
-
-
-def test_the_sql_of_the_rule_says_the_same() -> None:
-    with sqlite3.connect(":memory:") as database:
-        for share in (0.0, 0.0005, 0.001, 0.005, 0.01, 0.02, 1.0):
-            for before in (None, HOT, COLD):
-                found = database.execute(f"SELECT {mode_sql('s', 'b')} FROM (SELECT ? AS s, ? AS b)", (share, before)).fetchone()[
-                    0
-                ]
-                assert found == mode_of(share, before)

@@ -10,7 +10,8 @@ BENCHMARKS = ("kernel", "logs", "shards", "cage", "replica", "sync")
 
 
 def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | None, size: int | None = None) -> list[Result]:
-    """Run one benchmark; print each result as it comes, then keep them in MLflow and, if asked, as JSON."""
+    """Run one benchmark; print each result as it comes, then keep them in MLflow. If asked, also as JSON: all that there are so
+    far, each time, so that a run that is ended early leaves what it found."""
     from chainlake.bench import report
     from chainlake.lake.home import find_home
     from chainlake.lake.progress import Progress
@@ -25,11 +26,11 @@ def run_benchmark(name: str, *, quick: bool, home: str | None, json_file: str | 
         progress.clear()
         report.show(result)
         found.append(result)
+        if json_file:
+            report.write_json(found, Path(json_file))
         progress.advance(1)
     progress.close()
     report.keep(found, name, quick, place.path)
-    if json_file:
-        report.write_json(found, Path(json_file))
     return found
 
 

@@ -16,7 +16,6 @@ from chainlake.errors import BrokenPromise
 from chainlake.serve.arrays import Flags, Longs, flags, numbers, offsets, one_chunk, to_arrow
 
 Records = npt.NDArray[np.void]
-Ints = npt.NDArray[np.int32]
 
 TOPICS = ("topic0", "topic1", "topic2", "topic3")
 WIDTHS = {"block_hash": 32, "transaction_hash": 32, "address": 20, **dict.fromkeys(TOPICS, 32)}
@@ -53,7 +52,7 @@ class PackedLogs:
     ids: Longs
     plain: Records
     data: pa.Array
-    edges: Ints
+    edges: memoryview
     """Where the data of each log starts, and where that of the last one ends."""
     held: memoryview
     """All data, one after the other."""
@@ -66,7 +65,7 @@ class PackedLogs:
 
     def places(self, wanted: Longs) -> Longs:
         """Where those of the wanted ids are that this group has."""
-        if self.first is not None and self.first <= wanted[0] and wanted[-1] < self.first + len(self.ids):
+        if self.first is not None and self.first <= wanted.item(0) and wanted.item(-1) < self.first + len(self.ids):
             return wanted - self.first
         places = self.ids.searchsorted(wanted)
         found = self.ids.take(places, mode="clip") == wanted if len(self.ids) else np.zeros(len(wanted), np.bool_)
@@ -87,7 +86,7 @@ def pack(rows: pa.Table) -> PackedLogs:
     ids, data = np.ascontiguousarray(records["log_id"]), one_chunk(rows["data"])
     dense = len(ids) and ids[-1] - ids[0] + 1 == len(ids)
     held = memoryview(data.buffers()[2] or b"")
-    return PackedLogs(ids, records.view(PLAIN), data, offsets(data), held, int(ids[0]) if dense else None)
+    return PackedLogs(ids, records.view(PLAIN), data, offsets(data).data, held, int(ids[0]) if dense else None)
 
 
 def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:

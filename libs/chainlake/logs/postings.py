@@ -20,9 +20,8 @@ from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, LOCAL_BITS, Kind, Long
 WEIGHTS = (0.0, 1.0, 1.0, 0.9, 0.65, 0.15, 0.15, 0.01)
 """Entries that a log has, by kind of stream; rounded from mainnet."""
 STREAMS = ("s1", "s2", "s3", "s4", "s5")
-SIGNATURES = "topic0 binary, block_number long, count int"
 NO_PART = -1
-"""Of bundles that hold signatures by block, packed, and no entries."""
+"""Of bundles that hold signatures by block, packed, and no entries: see `topic0`."""
 BUNDLES = "part int, entries binary"
 SEALED = "kind string, rows binary"
 ROWS = {

@@ -79,9 +79,3 @@ def mode_of(share: float, before: str | None) -> str:
     if share < COLD_BELOW:
         return COLD
     return before or COLD
-
-
-def mode_sql(share: str, before: str) -> str:
-    """The same rule over columns; a test compares the two."""
-    between = f"coalesce({before}, '{COLD}')"
-    return f"CASE WHEN {share} > {HOT_ABOVE} THEN '{HOT}' WHEN {share} < {COLD_BELOW} THEN '{COLD}' ELSE {between} END"

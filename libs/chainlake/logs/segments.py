@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from functools import partial
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -14,7 +15,6 @@ from chainlake.logs.postings import (
     NO_PART,
     ROWS,
     SEALED,
-    SIGNATURES,
     STREAMS,
     WEIGHTS,
     packed_rows,
@@ -27,13 +27,14 @@ from chainlake.logs.postings import (
 from chainlake.logs.rules import Segment
 from chainlake.logs.seal import Sealed, Sealing, seal, seal_all
 from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, TOPIC_KINDS, Kind, Longs
+from chainlake.logs.topic0 import signatures_of
 
 INDEX = ("gold.log_chunks", "gold.log_manifests", "gold.log_tails")
 MERGED = tuple(f"{name}_merged" for name in INDEX)
 ENTRIES_PER_FILE, MOST_FILES = 1_000_000, 16
 
 
-def index_logs(batch: Batch, chain: str, height: int) -> tuple[Mapping[str, DataFrame], DataFrame]:
+def index_logs(batch: Batch, chain: str, height: int) -> tuple[Mapping[str, DataFrame], pa.Table]:
     """The segment of a batch: which streams each log, and each block, belongs to. And the signatures: how many logs have a topic0
     in a block. Both come out of one pass over the logs."""
     low, _ = batch.ranges[chain]
@@ -46,8 +47,7 @@ def index_logs(batch: Batch, chain: str, height: int) -> tuple[Mapping[str, Data
     routed = routed.unionByName(blocks.mapInArrow(partial(route_rows, parts=parts), BUNDLES))
     with settings(batch.spark, SMALL_ROWS):
         routed = batch.keep(routed)
-    counted = routed.filter(F.col("part") == NO_PART).mapInArrow(packed_rows, SIGNATURES)
-    signatures = counted.groupBy("topic0", "block_number").agg(F.sum("count").alias("count"))
+    signatures = signatures_of(routed.filter(F.col("part") == NO_PART).select("entries").toArrow()["entries"])
     return _segment(batch, routed.filter(F.col("part") >= 0), parts, seal, INDEX, chain, height), signatures
 
 

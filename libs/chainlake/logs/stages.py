@@ -1,5 +1,9 @@
 """The stages of logs: raw transactions to numbered logs, logs to segments of the index, small segments to larger ones."""
 
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from chainlake.lake.guardrail import number_from_environment
 from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, OrphanLimit, Output, Stage
 from chainlake.logs.checks import index_problems, merge_problems, numbering_problems
@@ -7,7 +11,7 @@ from chainlake.logs.merging import MergeRun
 from chainlake.logs.numbering import bronze
 from chainlake.logs.packed import WIDTHS
 from chainlake.logs.segments import INDEX, MERGED, index_logs
-from chainlake.logs.topic0 import topic0_stats
+from chainlake.logs.topic0 import topic0_rows
 
 LOG_FILES = {
     **SMALL_ROW_GROUPS,
@@ -80,6 +84,14 @@ def gold(batch: Batch) -> Output:
         {
             **index,
             "gold.block_meta": batch.read("bronze.evm_blocks"),
-            "gold.topic0_stats": topic0_stats(batch, signatures, chain, high),
+            "gold.topic0_stats": _topic0_stats(batch, signatures, chain, high),
         }
     )
+
+
+def _topic0_stats(batch: Batch, signatures: pa.Table, chain: str, high: int) -> DataFrame | None:
+    """What changed of the statistics of signatures; None if nothing did."""
+    first = batch.snapshot.ledger.of("bronze.logs", chain).first_height() or 0
+    rows = topic0_rows(batch.versions("gold.topic0_stats").toArrow(), signatures, first, high)
+    kernel = {"_chain": F.lit(chain), "_height": F.lit(high).cast("long")}
+    return batch.spark.createDataFrame(rows).coalesce(1).withColumns(kernel) if rows.num_rows else None

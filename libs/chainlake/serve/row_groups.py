@@ -138,7 +138,7 @@ class DecodedGroups(Generic[T]):
 
     def get(self, wanted: Sequence[tuple[Source, int]], reads: Reads) -> list[T]:
         """Row groups, from the cache or else from their files; several missing ones are read at the same time."""
-        found: list[T | None] = [self.cache.get((source.key, group)) for source, group in wanted]
+        found = self.cache.get_all([(source.key, group) for source, group in wanted])
         missing = [place for place, value in enumerate(found) if value is None]
         reads.used(self.kind, len(wanted) - len(missing), len(missing))
         if missing:
