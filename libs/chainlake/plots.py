@@ -7,21 +7,26 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")  # of Okabe an
 STYLES = ("-", "--", "-.", ":")
 BLUE = PALETTE[0]
 CROWDED = 6
+MOST_BARS = 30
 
 
-def bar(labels: Iterable[str], values: Iterable[float], title: str, ylabel: str, xlabel: str = "chain") -> None:
-    """One bar per label with its value above. The figure shows where the notebook shows figures."""
+def bar(labels: Iterable[str], values: Iterable[float], title: str, unit: str, what: str = "chain") -> None:
+    """One bar per label with its value beside it, from the top down: long labels have room. Notebooks show the figure."""
     import matplotlib.pyplot as plt
 
-    names = list(labels)
-    _, axes = plt.subplots(figsize=(max(5.0, 0.9 * len(names)), 3.2), layout="constrained")
-    bars = axes.bar(names, list(values), color=BLUE, width=0.6)
-    axes.bar_label(bars, fmt="{:,.0f}", padding=2)
-    axes.margins(y=0.15)
-    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    names, numbers = list(labels), list(values)
+    if len(names) > MOST_BARS:
+        title = f"{title} ({MOST_BARS} of {len(names):,})"
+        names, numbers = names[:MOST_BARS], numbers[:MOST_BARS]
+    _, axes = plt.subplots(figsize=(8, 1.1 + 0.32 * len(names)), layout="constrained")
+    bars = axes.barh(range(len(names)), numbers, color=BLUE, height=0.65)
+    axes.bar_label(bars, fmt="{:,.0f}", padding=3)
+    axes.set_yticks(range(len(names)), names)
+    axes.invert_yaxis()
+    axes.set_xlim(0, max(1, *numbers) * 1.12 if numbers else 1)
+    axes.locator_params(axis="x", integer=True)
+    axes.set(title=title, xlabel=unit, ylabel=what)
     axes.spines[["top", "right"]].set_visible(False)
-    if len(names) > CROWDED:
-        axes.tick_params(axis="x", rotation=45)
 
 
 def lines(series: Mapping[str, tuple[Iterable[Any], Iterable[float]]], title: str, xlabel: str, ylabel: str) -> None:

@@ -1,11 +1,14 @@
 """The command line on a real lake, as a new user and as a hostile one."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 
 from chainlake.cli.main import main
+from chainlake.cli.prove_cage import CAGE_EXAMPLE, UTXO_EXAMPLE
+from chainlake.cli.prove_shards import SHARDS_EXAMPLE
 from chainlake.lake.status import StageStatus
 
 
@@ -30,6 +33,12 @@ def test_status_as_documented(lake_command) -> None:  # type: ignore[no-untyped-
     assert heads["raw.logs", "demo-evm"] == 19 and heads["raw.cage", "demo-cardano"] > 0
     code, out, _ = lake_command("status")
     assert code == 0 and "demo-evm" in out
+
+
+def test_the_proofs_of_the_help_are_there_to_be_made(lake_command) -> None:  # type: ignore[no-untyped-def]
+    for example in (SHARDS_EXAMPLE, CAGE_EXAMPLE, UTXO_EXAMPLE):
+        code, out, err = lake_command(*shlex.split(example)[1:])
+        assert code == 0 and json.loads(out)["exists"] is True, err
 
 
 def test_sql_reads_at_the_head_at_a_height_and_at_a_time_and_never_writes(lake_command) -> None:  # type: ignore[no-untyped-def]

@@ -51,8 +51,8 @@ def test_names_are_unique_across_files() -> None:
     assert len(set(keys)) == len(keys)
 
 
-def _resources(path: Path) -> dict[str, dict[str, object]]:
-    resources: dict[str, dict[str, object]] = yaml.safe_load(path.read_text())["resources"]
+def _resources(path: Path) -> dict[str, dict[str, dict[str, object]]]:
+    resources: dict[str, dict[str, dict[str, object]]] = yaml.safe_load(path.read_text())["resources"]
     return resources
 
 
@@ -199,6 +199,39 @@ def test_the_real_validator_accepts_the_bundle(record_property: Callable[[str, o
         pytest.skip(f"the databricks command has no workspace: {done.stderr.strip().splitlines()[0][:200]}")
     record_property(VALIDATED, "the databricks command")
     assert done.returncode == 0, done.stderr
+
+
+def test_the_schema_of_the_real_command_accepts_every_file(record_property: Callable[[str, object], None]) -> None:
+    """`databricks bundle schema` needs no workspace: it tells every field that a bundle may have, as a JSON schema."""
+    command = shutil.which("databricks")
+    if command is None:
+        pytest.skip("the databricks command is not installed: its schema was not asked")
+    done = subprocess.run([command, "bundle", "schema"], cwd=project_root(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert refused_by(json.loads(done.stdout)) == []
+    record_property(VALIDATED, "the schema of the databricks command")
+
+
+def test_a_schema_that_does_not_fit_is_told_by_file_and_place() -> None:
+    fields = {field for path in files()[1:] for job in _resources(path).get("jobs", {}).values() for field in job}
+
+    def schema(known: set[str]) -> dict[str, object]:
+        jobs = {"additionalProperties": {"$ref": "#/$defs/config/resources.Job"}}
+        job = {"additionalProperties": False, "properties": {field: {} for field in known}}
+        resources = {"properties": {"jobs": jobs}}
+        return {"properties": {"resources": resources}, "$defs": {"config": {"resources.Job": job}}}
+
+    assert refused_by(schema(fields)) == []
+    found = refused_by(schema(fields - {"tasks"}))
+    assert len(found) == len(JOBS)
+    assert any(one.startswith("logs.job.yml resources/jobs/logs: ") and "'tasks' was unexpected" in one for one in found)
+
+
+def refused_by(schema: dict[str, object]) -> list[str]:
+    """What a JSON schema does not allow, in each file of the bundle."""
+    validator = pytest.importorskip("jsonschema").Draft202012Validator(schema)
+    found = ((path, one) for path in files() for one in validator.iter_errors(yaml.safe_load(path.read_text())))
+    return [f"{path.name} {'/'.join(map(str, one.absolute_path))}: {one.message[:200]}" for path, one in found]
 
 
 def test_the_bundle_package_accepts_jobs_and_dashboards(record_property: Callable[[str, object], None]) -> None:

@@ -30,7 +30,7 @@ each_command = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: 
 
 def examples(command: Command) -> list[list[str]]:
     """The examples of a command as arguments, without what a shell or a reader does with them."""
-    lines = re.split(r";|\n", re.sub(r"^examples?: ", "", command.example))
+    lines = re.sub(r"^examples?: ", "", command.example).splitlines()
     shown = [re.split(r" > | && |, then |\s{3,}", line.strip())[0] for line in lines if line.strip().startswith("lake ")]
     return [shlex.split(text)[1:] for text in shown]
 
@@ -60,6 +60,13 @@ def test_commands_of_commands_have_examples_too(words: tuple[str, ...], shown: s
     assert found, f"lake {' '.join(words)} shows no example"
     for arguments in found:
         assert tuple(arguments[: len(words)]) == words and build_parser().parse_args(arguments).run is not None
+
+
+def test_examples_can_be_pasted_from_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    text = BY_NAME["ingest"].example
+    sub = _subparsers(build_parser())
+    assert sub is not None and max(map(len, text.splitlines())) > 80 and text in sub.choices["ingest"].format_help()
 
 
 @each_command
@@ -118,7 +125,7 @@ def test_an_unknown_option_is_a_usage_error(command: Command, capsys: pytest.Cap
         (errors.Unavailable("x"), 1),
         (OSError("x"), 1),
         (KeyboardInterrupt(), 130),
-        (BrokenPipeError(), 130),
+        (BrokenPipeError(), 141),
         (None, 0),
     ],
     ids=lambda value: type(value).__name__,

@@ -1,5 +1,6 @@
 """What a user can get wrong is one line and exit code 2, and costs no Spark."""
 
+import json
 import os
 import subprocess
 import sys
@@ -8,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from chainlake.cli.jobs import what_next
 from chainlake.cli.main import main
+from chainlake.cli.show import table
+from chainlake.demo.write import DemoChain
 
 DATA = ["demo", "ingest", "sql", "status", "audit", "tables"]
 OPERATE = ["rollback", "resume", "verify", "compact", "gc", "restore", "stop"]
@@ -259,12 +263,58 @@ def test_stop_without_a_server_says_so(capsys: pytest.CaptureFixture[str]) -> No
     assert capsys.readouterr().out == "no server runs here\n"
 
 
-def test_a_reader_that_goes_away_is_no_stack_trace() -> None:
-    """`lake tables --markdown | head -1`."""
-    command = f"{sys.executable} -m chainlake.cli.main tables --markdown | head -c 10"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
-    assert done.stdout.startswith("# Tables")
-    assert "Traceback" not in done.stderr
+def shell(command: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """A command line in bash, `lake` in it; its exit code is that of `lake`."""
+    text = f'lake() {{ {sys.executable} -m chainlake.cli "$@"; }}; {command}; exit ${{PIPESTATUS[0]}}'
+    return subprocess.run(["bash", "-c", text], capture_output=True, text=True, check=False, env={**os.environ, **environment})
+
+
+@pytest.mark.parametrize("command", ["lake tables --markdown | true", "lake stop | sleep 0"])
+def test_a_reader_that_goes_away_is_no_stack_trace(command: str) -> None:
+    """Whether it goes before a long answer ends, or before a short one begins."""
+    done = shell(command)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("command", ["lake tables > /dev/full", "lake stop > /dev/full"])
+def test_an_answer_that_cannot_be_written_is_one_line(command: str) -> None:
+    done = shell(command)
+    assert done.returncode == 1 and done.stderr.startswith("lake: ") and done.stderr.count("\n") == 1
+    assert "No space left on device" in done.stderr
+
+
+def test_a_closed_output_and_one_without_unicode_are_no_stack_trace() -> None:
+    assert (shell("lake tables >&-").stderr, shell("lake tables >&- 2>&-").returncode) == ("", 0)
+    done = shell("lake tables", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0 and done.stderr == "" and done.stdout.splitlines()[1].startswith("-----")
+    assert "\\u2026" in done.stdout, "an ellipsis"
+
+
+def test_a_home_of_a_user_who_is_not_there_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("status", "doctor", "stop"):
+        assert "~nobody-of-that-name: there is no such user" in refused([command, "--home", "~nobody-of-that-name"], capsys)
+
+
+def test_one_table_is_shown_with_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["tables", "silver.streams"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("silver.streams (state, key chain, stream_id): ")
+    assert "\nstream_id_hex " in shown and "raw.blocks" not in shown
+    assert main(["tables", "silver.streams", "--json"]) == 0
+    assert [one["table"] for one in json.loads(capsys.readouterr().out)] == ["silver.streams"]
+    assert "unknown table 'silver.stream': did you mean silver.streams" in refused(["tables", "silver.stream"], capsys)
+    assert "unknown table 'weather': lake tables lists them" in refused(["tables", "weather"], capsys)
+
+
+def test_texts_of_strangers_neither_command_the_terminal_nor_break_the_table() -> None:
+    lines = table(["who", "n"], [("a\x1b[31m\nb", 1), ("漢字", 2), ("e\u0301", 3)]).splitlines()
+    assert lines[:2] == ["who           n", "────────────  ─"]
+    assert lines[2:] == ["a\\x1b[31m\\nb  1", "漢字          2", "e\u0301             3"]
+
+
+def test_what_to_try_next_names_a_block_that_is_there() -> None:
+    demo = [DemoChain("demo-evm", "evm", "logs", Path(), {}, blocks) for blocks in (20, 240)]
+    assert ["raw.logs demo-evm 10 " in what_next(demo[:1]), "raw.logs demo-evm 120 " in what_next(demo[1:])] == [True, True]
 
 
 def test_the_module_and_the_command_are_the_same_and_warn_of_nothing() -> None:

@@ -69,7 +69,7 @@ def test_axes_of_bars_say_what_they_show(path: Path) -> None:
     for call in (node for node in ast.walk(code(path)) if isinstance(node, ast.Call)):
         if isinstance(call.func, ast.Name) and call.func.id == "bar":
             given = {keyword.arg for keyword in call.keywords}
-            assert {"title", "ylabel"} <= given and ("xlabel" in given or "chain" in ast.unparse(call.args[0]))
+            assert {"title", "unit"} <= given and ("what" in given or "chain" in ast.unparse(call.args[0]))
 
 
 def test_the_start_walks_through_the_whole_idea() -> None:

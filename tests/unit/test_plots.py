@@ -1,5 +1,7 @@
 """Plots say what they show."""
 
+from itertools import combinations
+
 import matplotlib
 import matplotlib.pyplot as plt
 
@@ -8,18 +10,40 @@ from chainlake.plots import PALETTE, bar, heat, lines, ratios, spans, timeline
 
 def test_a_bar_plot_has_title_axes_and_values() -> None:
     matplotlib.use("Agg")
-    bar(["main", "side"], [1200, 7], title="Blocks", ylabel="blocks")
+    bar(["main", "side"], [1200, 7], title="Blocks", unit="blocks")
     axes = plt.gca()
-    assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == ("Blocks", "chain", "blocks")
-    assert [label.get_text() for label in axes.get_xticklabels()] == ["main", "side"]
+    assert (axes.get_title(), axes.get_xlabel(), axes.get_ylabel()) == ("Blocks", "blocks", "chain")
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["main", "side"]
     assert [text.get_text() for text in axes.texts] == ["1,200", "7"]
+    assert axes.get_ylim()[0] > axes.get_ylim()[1], "the first is on top"
     plt.close("all")
 
 
-def test_a_bar_plot_of_nothing_is_empty_not_an_error() -> None:
-    matplotlib.use("Agg")
-    bar([], [], title="Blocks", ylabel="blocks")
+def test_long_labels_of_a_bar_plot_do_not_lie_on_one_another() -> None:
+    names = ["set_last_miniblocks", "unable to decode metadata tx", "update_placement", "create_stream"]
+    bar(names, [17, 3, 11, 30], title="Transactions", unit="transactions", what="operation")
+    figure, axes = plt.gcf(), plt.gca()
+    figure.draw_without_rendering()
+    boxes = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    assert all(figure.bbox.x0 <= box.x0 and box.x1 <= axes.bbox.x0 for box in boxes), "in the figure, and beside the bars"
+    plt.close("all")
+
+
+def test_a_bar_plot_of_nothing_and_one_of_zeros_count_from_zero() -> None:
+    bar([], [], title="Blocks", unit="blocks")
     assert not plt.gca().texts
+    bar(["a", "b"], [0, 0], title="Entries that wait", unit="entries")
+    figure, axes = plt.gcf(), plt.gca()
+    figure.draw_without_rendering()
+    assert [text.get_text() for text in axes.texts] == ["0", "0"]
+    assert axes.get_xlim()[0] == 0 and all(float(tick).is_integer() for tick in axes.get_xticks()), "there is no half an entry"
+    plt.close("all")
+
+
+def test_a_bar_plot_of_a_thousand_shards_shows_some_and_says_so() -> None:
+    bar([f"shard-{number}" for number in range(1024)], range(1024), title="Blocks", unit="blocks")
+    assert plt.gca().get_title() == "Blocks (30 of 1,024)" and len(plt.gca().patches) == 30
     plt.close("all")
 
 

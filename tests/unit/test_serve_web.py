@@ -168,6 +168,9 @@ def test_a_lake_on_disk_is_followed_while_it_changes(tmp_path: Path) -> None:
             time.sleep(0.2)
 
 
+RIGHT_OF_LAST = "Math.max(...[...document.querySelectorAll('#timeline rect')].map((one) => one.getBoundingClientRect().right))"
+
+
 def run_view(expression: str) -> Any:
     """What an expression over view.js gives, in node."""
     node = shutil.which("node")
@@ -189,6 +192,7 @@ def test_the_timeline_shows_what_rollbacks_hid() -> None:
     assert hidden["y"] + hidden["height"] == pytest.approx(second["y"]), "what is hidden lies above what is seen"
     assert back["y2"] > back["y1"], "a rollback points down"
     assert all(0 <= one["x"] <= 960 for one in shapes["shapes"]) and EVIL in back["label"]
+    assert max(one["x"] for one in shapes["shapes"]) < shapes["end"] <= 960, "what has to be in view for the newest to be"
     assert run_view("v.timelineShapes([])")["shapes"] == []
 
 
@@ -267,6 +271,8 @@ def tab(page: Address, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab
 def test_a_browser_shows_stages_ledger_and_health(tab: Tab) -> None:
     assert tab.wait("document.querySelectorAll('#stage-rows tr').length") == 3
     assert tab.wait("document.querySelectorAll('#timeline svg').length") == 1
+    assert tab.run("document.querySelector('#timeline text').getBoundingClientRect().height") >= 11, "to be read on a telephone"
+    assert tab.run(f"{RIGHT_OF_LAST} <= document.querySelector('#timeline').getBoundingClientRect().right"), "the newest is seen"
     assert tab.run("document.getElementById('health').textContent") == "1 stage has stopped; an operator is needed."
     tab.run("[...document.querySelectorAll('#stage-rows button')][2].click()")
     assert tab.wait("document.querySelectorAll('#timeline .hidden').length") == 1

@@ -3,7 +3,9 @@
 import argparse
 import os
 import sys
+from collections.abc import Iterable
 from datetime import datetime, timezone
+from difflib import get_close_matches
 from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
@@ -25,7 +27,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         "demo",
         parents=[common],
         help="write demo chains as raw files, or serve demo streams",
-        epilog="examples: lake demo logs --size small; lake demo river --serve --port 8600",
+        epilog="examples:\n  lake demo logs --size small\n  lake demo river --serve --port 8600",
     )
     demo.add_argument("domain", nargs="?", help="logs, shards, cage, replica or sync (default: all)")
     demo.add_argument("--size", help=SIZE_HELP)
@@ -40,8 +42,8 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         "ingest",
         parents=[common],
         help="follow a chain and take its blocks into raw",
-        epilog="examples: lake ingest mainnet --kind evm --from blocks.jsonl.gz --option finalized=true;"
-        " lake ingest mainnet --kind evm --from http://127.0.0.1:8545 --option from_block=finalized-1000",
+        epilog="examples:\n  lake ingest mainnet --kind evm --from blocks.jsonl.gz --option finalized=true\n"
+        "  lake ingest mainnet --kind evm --from http://127.0.0.1:8545 --option from_block=finalized-1000",
     )
     ingest.add_argument("chain", help="a name for the chain, unique in the lake")
     ingest.add_argument("--kind", required=True, help="evm, comet, cardano, raft or river")
@@ -99,8 +101,9 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         "tables",
         parents=[common],
         help="what tables there are and what their columns mean",
-        epilog="example: lake tables --markdown",
+        epilog="examples:\n  lake tables silver.streams\n  lake tables --markdown",
     )
+    tables.add_argument("table", nargs="?", help="only this one, with its columns (default: all, in a line each)")
     form = tables.add_mutually_exclusive_group()
     form.add_argument("--markdown", action="store_true", help="the documentation page")
     form.add_argument("--sql", action="store_true", help="views and functions as a script for a SQL warehouse")
@@ -312,11 +315,15 @@ def _audit(given: argparse.Namespace) -> int:
 def _tables(given: argparse.Namespace) -> int:
     from chainlake.lake.ddl import load
     from chainlake.lake.names import Namespace
-    from chainlake.lake.tables_page import page
+    from chainlake.lake.tables_page import columns_shown, page
     from chainlake.lake.warehouse_sql import script
     from chainlake.paths import tables_dir
 
     tables = load(tables_dir())
+    if given.table is not None:
+        if given.table not in tables:
+            raise BadInput(f"unknown table {given.table!r}: {_nearest(given.table, tables)}")
+        tables = {given.table: tables[given.table]}
     if given.markdown:
         emit(page(tables).rstrip("\n"))
     elif given.sql:
@@ -324,6 +331,10 @@ def _tables(given: argparse.Namespace) -> int:
         emit(script(namespace, tables).rstrip("\n"))
     elif given.json:
         emit_json([_described(one) for one in tables.values()])
+    elif given.table is not None:
+        (one,) = tables.values()
+        emit(f"{one.name} ({one.kind}, key {', '.join(one.key)}): {one.description}\n")
+        emit(table(["column", "type", "description"], columns_shown(one)))
     else:
         emit(
             table(
@@ -332,6 +343,12 @@ def _tables(given: argparse.Namespace) -> int:
             )
         )
     return 0
+
+
+def _nearest(name: str, tables: Iterable[str]) -> str:
+    """What was meant, or how to find it."""
+    near = get_close_matches(name, tables, n=3)
+    return f"did you mean {' or '.join(near)}?" if near else "lake tables lists them"
 
 
 def _described(one: "Table") -> dict[str, object]:

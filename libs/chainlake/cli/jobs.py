@@ -115,7 +115,7 @@ def _up(given: argparse.Namespace) -> int:
     chains = write_demo(home.demo, None, given.size)
     records = open_records(home.path)
     if records is not None and is_built(records, chains):
-        emit(f"{summary(records, {})}\n\nall of it is there already: nothing to do. What to try next:\n{NEXT}")
+        emit(f"{summary(records, {})}\n\nall of it is there already: nothing to do. {what_next(chains)}")
         return 0
     emit(f"demo chains are in {home.demo}; starting Spark …")
     lake = open_lake(home.path)
@@ -124,18 +124,24 @@ def _up(given: argparse.Namespace) -> int:
     results = run_jobs(home.path, None, {})
     emit("")
     emit(summary(lake, {task.task: task.seconds for result in results for task in result.tasks}))
-    emit(f"\nall of it took {seconds(time.monotonic() - started)}. What to try next:\n{NEXT}")
+    emit(f"\nall of it took {seconds(time.monotonic() - started)}. {what_next(chains)}")
     for result in results:
         result.require_success()
     return 0
 
 
-NEXT = """  .venv/bin/lake status                                       where every stage stands
+NEXT = """  .venv/bin/lake status                                           # where every stage stands
+  .venv/bin/lake serve --port 8545                                # a page to look at: http://127.0.0.1:8545
   .venv/bin/lake sql "SELECT chain, count(*) AS blocks, max(height) AS head FROM raw.blocks GROUP BY chain"
-  .venv/bin/lake rollback raw.logs demo-evm 120 --why "a try"   then lake run logs brings it back
-  .venv/bin/lake audit raw.logs demo-evm                      what happened, and why
-  .venv/bin/lake verify                                       check tables against the ledger
-  notebooks/README.md                                         the notebooks"""
+  .venv/bin/lake rollback raw.logs demo-evm {height} --why "a try"    # lake run logs brings it back
+  .venv/bin/lake audit raw.logs demo-evm                          # what happened, and why
+  .venv/bin/lake verify                                           # check tables against the ledger
+  notebooks/README.md lists the notebooks"""
+
+
+def what_next(demo: "Sequence[DemoChain]") -> str:
+    """Commands to try, with a block that the demo chain has."""
+    return "What to try next:\n" + NEXT.format(height=next(one.blocks for one in demo if one.kind == "evm") // 2)
 
 
 def is_built(records: "Records", demo: "Sequence[DemoChain]") -> bool:

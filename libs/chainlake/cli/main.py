@@ -1,17 +1,20 @@
 """Entry point: parse, run, turn errors into one line."""
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from chainlake import __version__
+from chainlake.cli.show import printable
 from chainlake.errors import LakeError, first_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
+    _open_output()
     given = build_parser().parse_args(arguments)
     home = given.home or given.home_before
     if home:
@@ -22,23 +25,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 _HOME: dict[str, Any] = {"metavar": "DIR", "help": "where the lake lives (default: $LAKE_HOME, else .lake)"}
 
 
-class WideHelp(argparse.HelpFormatter):
-    """Room for the longest command: argparse does not count its indentation and would break the line."""
+class WideHelp(argparse.RawDescriptionHelpFormatter):
+    """Examples as they are written, to be pasted, and room for the longest command: argparse would break those lines."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog)
         self._action_max_length = 16
 
 
+class LakeParser(argparse.ArgumentParser):
+    """One form of help for every command, and for the commands below it."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**{"formatter_class": WideHelp, **given})
+
+
 def build_parser() -> argparse.ArgumentParser:
     """Every command with its options."""
     from chainlake.cli import abci, completion, data, doctor, events, jobs, operate, prove, replica, serve, snapshot
 
-    parser = argparse.ArgumentParser(
+    parser = LakeParser(
         prog="lake",
         description="A lakehouse for block-ordered data: block-atomic, reversible, provable.",
         epilog="lake COMMAND --help tells more, with examples.",
-        formatter_class=WideHelp,
     )
     parser.add_argument("--home", **_HOME, dest="home_before")  # a command's own default would overwrite the same name
     parser.add_argument("--version", action="version", version=f"chainlake {__version__}")
@@ -55,15 +64,33 @@ def _common() -> argparse.ArgumentParser:
     return common
 
 
+def _open_output() -> None:
+    """No character ends a command: a terminal without Unicode shows `\\u2500`. Output that was closed goes nowhere."""
+    sys.stdout, sys.stderr = sys.stdout or _nowhere(), sys.stderr or _nowhere()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _nowhere() -> TextIO:
+    return open(os.devnull, "w", encoding="utf-8")
+
+
 def _guarded(given: argparse.Namespace) -> int:
     try:
-        return int(given.run(given) or 0)
+        code = int(given.run(given) or 0)
+        sys.stdout.flush()
+        return code
     except LakeError as error:
-        sys.stderr.write(f"lake: {error}\n")
+        sys.stderr.write(f"lake: {printable(str(error))}\n")
         return error.exit_code
-    except (KeyboardInterrupt, BrokenPipeError):
+    except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        sys.stdout = _nowhere()  # or Python would try again at its end, and complain
+        return 141
     except OSError as error:  # a full disk, a file that may not be read
+        sys.stdout = _nowhere()
         sys.stderr.write(f"lake: {first_line(error)}\n")
         return 1
     except Exception as error:

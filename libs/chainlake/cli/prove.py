@@ -4,15 +4,15 @@ import argparse
 from collections.abc import Callable
 from typing import Any
 
-from chainlake.cli.prove_cage import add_cage, add_utxo
-from chainlake.cli.prove_shards import add_shards
+from chainlake.cli.prove_cage import CAGE_EXAMPLE, UTXO_EXAMPLE, add_cage, add_utxo
+from chainlake.cli.prove_shards import SHARDS_EXAMPLE, add_shards
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     prove = commands.add_parser(
         "prove",
         help="inclusion or exclusion proof as JSON, or in its binary form with --raw",
-        epilog="examples: lake prove shards demo-shard-1 0x10… --height 40; lake prove utxo demo-cardano 'txid#0'",
+        epilog=f"examples, on the demo chains:\n  {SHARDS_EXAMPLE}\n  {CAGE_EXAMPLE}\n  {UTXO_EXAMPLE}",
     )
     domains = prove.add_subparsers(dest="domain", metavar="DOMAIN", required=True)
     for name, add in DOMAINS.items():

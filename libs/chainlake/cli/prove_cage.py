@@ -11,13 +11,18 @@ from chainlake.encoding import from_hex
 if TYPE_CHECKING:
     from chainlake.cage.reader import CageReader
 
+CAGE_EXAMPLE = (
+    "lake prove cage demo-cardano 0x3a1b6cb464645f15182823a19eb305c585dfa50bf9b5f2fb59dffdc86de52905 0x6b6579203134 --height 15"
+)
+UTXO_EXAMPLE = "lake prove utxo demo-cardano '850aa506c33a5028e3de6b20cd073cbe997d55ea26d37c4f2c66d20a6030335b#1' --height 5"
+
 
 def add_cage(domains: Any, name: str, common: argparse.ArgumentParser) -> None:
     cage = domains.add_parser(
         name,
         parents=[common],
         help="that a key has its value in a token's trie, or is not in it: a Merkle Patricia Forestry proof under its root",
-        epilog="example: lake prove cage demo-cardano 0x0e60… 0x6b6579 --height 40 --raw > proof.cbor",
+        epilog=f"example: {CAGE_EXAMPLE} --raw > proof.cbor",
     )
     _add_chain(cage)
     cage.add_argument("token", help="asset name of the token, hex")
@@ -31,7 +36,7 @@ def add_utxo(domains: Any, name: str, common: argparse.ArgumentParser) -> None:
         name,
         parents=[common],
         help="that an output is unspent, or not: a proof under the root of the UTxO set",
-        epilog="example: lake prove utxo demo-cardano 'txid#0' --height 40",
+        epilog=f"example: {UTXO_EXAMPLE}",
     )
     _add_chain(utxo)
     utxo.add_argument("txin", help="the output: txid#index")
@@ -57,11 +62,11 @@ def _add_chain(parser: argparse.ArgumentParser) -> None:
 
 def _reader(given: argparse.Namespace) -> "CageReader":
     from chainlake.cage.reader import CageReader
-    from chainlake.lake.home import find_home
+    from chainlake.lake.home import home_path
     from chainlake.serve.control import LakeControl, chain_of_kind
     from chainlake.serve.embedded import EmbeddedLake
 
-    home, prefix = find_home(given.home).path, os.environ.get("LAKE_PREFIX", "")
+    home, prefix = home_path(given.home), os.environ.get("LAKE_PREFIX", "")
     if given.chain is None:
         chains = LakeControl(EmbeddedLake(home, prefix)).chains()
         given.chain = chain_of_kind(chains, "cardano", None, "name one before the rest")

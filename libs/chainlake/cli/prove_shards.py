@@ -7,13 +7,15 @@ from typing import Any
 from chainlake.cli.data import parse_height
 from chainlake.cli.proof_forms import add_form, show_proof
 
+SHARDS_EXAMPLE = "lake prove shards demo-shard-1 0x1083fdf6a3e6548fcf427141a6095dc1b0976c130e0000000000000000000000 --height 5"
+
 
 def add_shards(domains: Any, name: str, common: argparse.ArgumentParser) -> None:
     shards = domains.add_parser(
         name,
         parents=[common],
         help="that a stream has its metadata, or is not there: an ICS-23 proof under the state root",
-        epilog="example: lake prove shards demo-shard-1 0x10… --height 40 --raw > proof.bin",
+        epilog=f"example: {SHARDS_EXAMPLE} --raw > proof.bin",
     )
     shards.add_argument("chain")
     shards.add_argument("stream", help="id of the stream, 64 hex digits")
@@ -22,10 +24,10 @@ def add_shards(domains: Any, name: str, common: argparse.ArgumentParser) -> None
 
 
 def _prove_shards(given: argparse.Namespace) -> int:
-    from chainlake.lake.home import find_home
+    from chainlake.lake.home import home_path
     from chainlake.shards.query import read_stream_id
     from chainlake.shards.reader import ShardReader
 
     stream_id, height = read_stream_id(given.stream), parse_height(given.height)
-    reader = ShardReader(find_home(given.home).path, given.chain, prefix=os.environ.get("LAKE_PREFIX", ""))
+    reader = ShardReader(home_path(given.home), given.chain, prefix=os.environ.get("LAKE_PREFIX", ""))
     return show_proof(given, reader.prove(stream_id, height))

@@ -46,7 +46,6 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         parents=[common],
         help="replicas: health and reads; a small cluster to propose to, isolate, rejoin, migrate",
         epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = replica.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add(actions, common, "health", _health, "is it caught up, and what does it wait for", replica="?", json=True)
@@ -101,10 +100,10 @@ def _add(
 
 
 def _reader(given: argparse.Namespace) -> "ReplicaReader":
-    from chainlake.lake.home import find_home
+    from chainlake.lake.home import home_path
     from chainlake.replica.query import ReplicaReader
 
-    return ReplicaReader(find_home(given.home).path, os.environ.get("LAKE_PREFIX", ""))
+    return ReplicaReader(home_path(given.home), os.environ.get("LAKE_PREFIX", ""))
 
 
 def _health(given: argparse.Namespace) -> int:

@@ -83,11 +83,11 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
 
 def _serve(given: argparse.Namespace) -> int:
-    from chainlake.lake.home import find_home
+    from chainlake.lake.home import home_path
 
     numbers = {number.option: read_number(number, getattr(given, number.option.replace("-", "_"))) for number in NUMBERS}
     chain_id = None if given.chain_id is None else _read_chain_id(given.chain_id)
-    gateway = open_gateway(find_home(given.home).path, given, numbers, chain_id)
+    gateway = open_gateway(home_path(given.home), given, numbers, chain_id)
     return asyncio.run(_run(gateway))
 
 

@@ -45,13 +45,13 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def _export(given: argparse.Namespace) -> int:
     from chainlake.demo import write_pieces
-    from chainlake.lake.home import find_home
+    from chainlake.lake.home import home_path
     from chainlake.lake.progress import Progress
     from chainlake.shards.export import STEPS as EXPORT_STEPS
     from chainlake.shards.export import export
     from chainlake.shards.snapshot import pieces_of
 
-    height, home, prefix = parse_height(given.height), find_home(given.home).path, os.environ.get("LAKE_PREFIX", "")
+    height, home, prefix = parse_height(given.height), home_path(given.home), os.environ.get("LAKE_PREFIX", "")
     progress = Progress("export", EXPORT_STEPS, unit="steps")
     header, chunks = export(home, given.chain, height, prefix=prefix, step=lambda: progress.advance(1))
     try:

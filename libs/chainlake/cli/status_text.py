@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import TextIO
 
-from chainlake.cli.show import table
+from chainlake.cli.show import printable, table
 from chainlake.lake.status import StageStatus, Status
 
 GREEN, YELLOW, RED, PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
@@ -26,7 +26,7 @@ def status_text(status: Status, now: datetime, colour: bool) -> str:
     if colour:
         coloured = [f"{_colour(s)}{line}{PLAIN}" for s, line in zip(status.stages, lines[2:], strict=True)]
         lines = [*lines[:2], *coloured]
-    stopped = [f"{s.stage} {s.chain} is degraded: {s.reason}" for s in status.stages if s.health != "ok"]
+    stopped = [f"{s.stage} {s.chain} is degraded: {printable(s.reason)}" for s in status.stages if s.health != "ok"]
     garbage = f"{status.orphan_rows:,} invisible rows at the last lake gc ({status.orphan_bytes:,} bytes)"
     return "\n".join([headline(status), "", *lines, "", *stopped, garbage])
 

@@ -37,7 +37,11 @@ def _default() -> Path:
 
 def home_path(given: str | os.PathLike[str] | None = None) -> Path:
     """`given`, else $LAKE_HOME, else the `.lake` of this checkout or directory, whether it is there or not."""
-    return Path(given or os.environ.get("LAKE_HOME") or _default()).expanduser().absolute()
+    path = Path(given or os.environ.get("LAKE_HOME") or _default())
+    try:
+        return path.expanduser().absolute()
+    except RuntimeError:
+        raise BadInput(f"home directory {path}: there is no such user; choose another with --home") from None
 
 
 def find_home(given: str | os.PathLike[str] | None = None) -> Home:

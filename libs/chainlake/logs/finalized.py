@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from chainlake.encoding import short
 from chainlake.errors import BadInput, BrokenPromise, Degraded
-from chainlake.lake.home import find_home
+from chainlake.lake.home import home_path
 from chainlake.logs.block_rows import wrong_with
 from chainlake.logs.filter import Bounds, Limits, LogFilter, RpcError, parse_filter
 from chainlake.logs.query import Answer, LogIndex, NothingIndexed
@@ -116,7 +116,7 @@ def health(*, chain: str | None = None) -> HealthReport:
 
 
 def _control() -> LakeControl:
-    return LakeControl(EmbeddedLake(find_home().path, _prefix()))
+    return LakeControl(EmbeddedLake(home_path(), _prefix()))
 
 
 def _prefix() -> str:
@@ -128,7 +128,7 @@ def _only_chain(chains: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _index(chain: str | None) -> LogIndex:
-    home, prefix = find_home().path, _prefix()
+    home, prefix = home_path(), _prefix()
     key = (home, prefix, chain or _only_chain(_control().chains()))
     if key not in _indexes:
         _indexes[key] = LogIndex(home, key[2], prefix=prefix)

@@ -30,7 +30,7 @@ class EmbeddedLake:
         self.home = Path(home)
         self._prefix = prefix
         if not (self.directory("control.ledger") / "_delta_log").is_dir():
-            raise BadInput(f"there is no lake in {self.home}: give the home directory of one, or make it with lake run")
+            raise BadInput(f"there is no lake in {self.home}: give another --home, or make one with lake up or lake ingest")
 
     def directory(self, table: str) -> Path:
         """Where `layer.name` is stored."""

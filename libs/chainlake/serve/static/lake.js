@@ -105,20 +105,22 @@ async function drawLedger() {
   if (state === drawn) return;
   drawn = state;
   const cut = ledger.leftOff ? `, the last ${ledger.commits.length} of ${ledger.commits.length + ledger.leftOff} commits` : "";
-  at("ledger-of").textContent = `${ledger.stage} ${ledger.chain}${cut}`;
-  at("timeline").replaceChildren(timeline(ledger));
+  at("ledger-of").textContent = `${ledger.stage} ${ledger.chain}${cut}: commits, oldest first; block heights upwards`;
+  const { picture, end } = timeline(ledger);
+  at("timeline").replaceChildren(picture);
+  at("timeline").scrollLeft = end - at("timeline").clientWidth;  // in a narrow window: the newest
   at("ledger-rows").replaceChildren(...ledger.commits.map(ledgerRow));
 }
 
 function timeline(ledger) {
-  const { shapes, low, high } = timelineShapes(ledger.commits);
+  const { shapes, low, high, end } = timelineShapes(ledger.commits);
   const backs = ledger.commits.filter((commit) => commit.kind === "rollback" && commit.to < commit.from).length;
   const label = `Ledger of ${ledger.stage} ${ledger.chain}: ${ledger.commits.length} commits, ${backs} rollbacks`;
   const svg = shape("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label });
   svg.append(shape("line", { class: "axis", x1: 60, x2: 60, y1: 8, y2: HEIGHT - 20 }));
-  svg.append(text(56, 18, high, "end"), text(56, HEIGHT - 24, low, "end"), text(WIDTH / 2, HEIGHT - 6, "commits, oldest first; block heights upwards", "middle"));
+  svg.append(text(56, 18, high, "end"), text(56, HEIGHT - 24, low, "end"));
   for (const one of shapes) svg.append(...figure(one));
-  return svg;
+  return { picture: svg, end };
 }
 
 function figure(one) {

@@ -6,7 +6,7 @@ const LEFT = 64, RIGHT = 12, TOP = 12, BOTTOM = 24;
 
 // Shapes of a ledger: one column per commit, heights upwards. What a rollback hid stays visible as an outline.
 export function timelineShapes(commits) {
-  if (!commits.length) return { shapes: [], low: 0, high: 0 };
+  if (!commits.length) return { shapes: [], low: 0, high: 0, end: LEFT };
   const heights = commits.flatMap((commit) => [commit.from, commit.to]);
   const low = Math.min(...heights), high = Math.max(...heights, low + 1);
   const step = Math.min(60, (WIDTH - LEFT - RIGHT) / commits.length);
@@ -25,7 +25,7 @@ export function timelineShapes(commits) {
     if (commit.to > seenTo) found.push(bar("hidden", x, width, y(commit.to), y(Math.max(seenTo, commit.from)), label));
     return found;
   });
-  return { shapes, low, high };
+  return { shapes, low, high, end: LEFT + step * commits.length };
 }
 
 function bar(kind, x, width, top, bottom, label) {
