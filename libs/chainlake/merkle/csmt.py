@@ -25,6 +25,8 @@ from chainlake.merkle.radix_rows import branch_of
 
 Way = list[tuple[int, Node]]
 _LEFT, _RIGHT = 0b0011, 0b1100
+_NEAR = bytes([0, 0, 1 + HASH])
+"""How a branch begins whose path goes no further than its place in the row above."""
 _NOTHING: list[Node | None] = [None] * (2 * radix.WAYS)
 
 
@@ -170,14 +172,18 @@ class Tree(RadixTrie[Node | None]):
         return _NOTHING
 
     def _enter(self, branch: Branch[Node | None], slots: Iterable[int]) -> None:
+        cells, size, number = branch.cells, 4 * len(branch.path) + 4, _number(branch.path) << 4
         for slot in slots:
-            entry, cell = branch.entries[slot], radix.WAYS + slot
+            entry = branch.entries[slot]
             if not entry:
-                branch.cells[cell] = None
-            elif branch.branches >> slot & 1:
-                branch.cells[cell] = self._unpack(*branch_of(branch.path, slot, entry))
+                cells[radix.WAYS + slot] = None
+            elif not branch.branches >> slot & 1:
+                key = entry[2:-HASH]
+                cells[radix.WAYS + slot] = Node(8 * len(key), int.from_bytes(key, "big"), entry[-HASH:])
+            elif entry.startswith(_NEAR):
+                cells[radix.WAYS + slot] = _below(size, number | slot, entry[len(_NEAR) :])
             else:
-                branch.cells[cell] = leaf(entry[2:-HASH], entry[-HASH:])
+                cells[radix.WAYS + slot] = self._unpack(*branch_of(branch.path, slot, entry))
 
     def _join(self, branch: Branch[Node | None], places: Iterable[Joined]) -> None:
         cells, bit = branch.cells, 4 * len(branch.path) - 1
@@ -211,11 +217,15 @@ class Tree(RadixTrie[Node | None]):
         return bytes([1 << beyond | digest.number & (1 << beyond) - 1]) + digest.value
 
     def _unpack(self, path: bytes, packed: bytes) -> Node:
-        if len(packed) != 1 + HASH or not 0 < packed[0] < 16:
-            raise ValueError("a child in it is not of such a tree")
-        beyond = packed[0].bit_length() - 1
-        number = _number(path) << beyond | packed[0] ^ 1 << beyond
-        return Node(4 * len(path) + beyond, number, packed[1:])
+        return _below(4 * len(path), _number(path), packed)
+
+
+def _below(size: int, number: int, packed: bytes) -> Node:
+    """A branch's node, given the bits of the nibbles of its row."""
+    if len(packed) != 1 + HASH or not 0 < packed[0] < 16:
+        raise ValueError("a child in it is not of such a tree")
+    beyond = packed[0].bit_length() - 1
+    return Node(size + beyond, number << beyond | packed[0] ^ 1 << beyond, packed[1:])
 
 
 def _number(path: bytes) -> int:

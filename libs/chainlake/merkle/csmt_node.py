@@ -56,8 +56,8 @@ class Node(NamedTuple):
         """The node as it is hashed below a place at `position`: its jump from there, and its value."""
         count = self.size - position
         size = count + 7 >> 3
-        bits = (self.number & (1 << count) - 1) << 8 * size - count
-        return count.to_bytes(2, "big") + bits.to_bytes(size, "big") + _VALUE_HEAD + self.value
+        jump = count << count | self.number & (1 << count) - 1
+        return (jump << 8 * size - count).to_bytes(2 + size, "big") + _VALUE_HEAD + self.value
 
     @staticmethod
     def from_bytes(data: bytes) -> "Node":
