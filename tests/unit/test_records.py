@@ -54,6 +54,16 @@ def test_rows_of_the_ledger_come_back_as_they_were_written(tmp_path: Path) -> No
     assert records.ledger.commit_ids() == {1, 1 << 62}
 
 
+@pytest.mark.parametrize("name", ["stage", "seq", "kind", "height", "epoch", "committed_at"])
+def test_a_row_of_the_ledger_without_what_it_must_say_is_one_line(
+    name: str, records: Records, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made_lake(tmp_path, [{**advance("raw.logs", 12, seq=2, base=9), name: None}], mode="append")
+    for arguments in (["status"], ["audit", "raw.logs", "c"]):
+        assert main([*arguments, "--home", str(tmp_path)]) == 2
+        assert capsys.readouterr().err.startswith(f"lake: control.ledger is corrupt: a row has no {name}; see ")
+
+
 def test_a_stage_that_works_only_when_needed_is_never_behind(
     records: Records, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

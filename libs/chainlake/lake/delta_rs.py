@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from chainlake.errors import Unavailable, first_line
 
@@ -51,9 +52,13 @@ def physical_of(path: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 
 def read(path: Path) -> pa.Table:
-    """All rows as they are now."""
+    """All rows as they are now.
+
+    Files are opened by Arrow itself. By delta-rs' own way its threads need Python to close them, and abort a process that ends
+    meanwhile ("terminate called without an active exception").
+    """
     try:
-        return open_table(path).to_pyarrow_table()
+        return open_table(path).to_pyarrow_table(filesystem=SubTreeFileSystem(str(path), LocalFileSystem()))
     except (DeltaError, OSError, pa.ArrowException) as error:
         raise _unreadable(path, error) from None
 

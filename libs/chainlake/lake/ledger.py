@@ -5,7 +5,7 @@ conflict; a late one is skipped silently. So Delta's log is always read back, an
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import MISSING, asdict, fields, replace
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from typing import Any
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 
-from chainlake.errors import Fenced, Unavailable
+from chainlake.errors import BadInput, Fenced, Unavailable
 from chainlake.lake.clock import new_commit_id, now
 from chainlake.lake.control import ControlTables
 from chainlake.lake.delta_rs import Turn
@@ -23,6 +23,7 @@ from chainlake.lake.names import Namespace
 from chainlake.lake.visibility import ROLLBACK, Commit, LedgerView, check_columns, checked
 
 COLUMNS = [column.name for column in fields(Commit)]
+REQUIRED = [column.name for column in fields(Commit) if column.default is MISSING and column.default_factory is MISSING]
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -38,6 +39,7 @@ class Ledger:
     def read(self, stages: Iterable[str] | None = None, check: bool = True) -> LedgerView:
         """The ledger now, optionally of some stages only. A ledger that contradicts itself is refused unless `check` is off."""
         rows = self._control.arrow("ledger")
+        _check_whole(rows)
         if stages is not None:
             rows = rows.filter(pc.is_in(rows["stage"], pa.array(list(stages), pa.string())))
         commits = _commits(rows)
@@ -108,9 +110,16 @@ class Ledger:
                 continue
 
 
+def _check_whole(rows: pa.Table) -> None:
+    """Every row says what a commit must say."""
+    check_columns(rows.schema.names, COLUMNS)
+    empty = [name for name in REQUIRED if rows[name].null_count]
+    if empty:
+        raise BadInput(f"control.ledger is corrupt: a row has no {', '.join(empty)}; see docs/operations.md on repairing it")
+
+
 def _commits(rows: pa.Table) -> Iterable[Commit]:
     """Column by column: row by row, ten thousand of them would take a second."""
-    check_columns(rows.schema.names, COLUMNS)
     at = rows["committed_at"].cast(pa.timestamp("us", "UTC")).cast(pa.int64())  # pyarrow makes times slowly
     rows = rows.set_column(rows.schema.get_field_index("committed_at"), "committed_at", at)
     columns: dict[str, list[Any]] = {
