@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from chainlake.cage.decode import read_block
 from chainlake.cage.transaction import Tx, TxIn, TxOut
+from chainlake.collector import without_collector
 from chainlake.errors import BadInput
 from chainlake.merkle.blake import blake
 
@@ -70,6 +71,7 @@ _LISTS = {
 _NUMBERS = {"era": pa.int32(), "slot": pa.int64(), "transaction_count": pa.int32(), "invalid_count": pa.int32()}
 
 
+@without_collector
 def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Blocks (`_height, hash, timestamp, payload`) to rows as DECODED says. A block that is none has an error, and no more."""
     for batch in batches:

@@ -12,6 +12,7 @@ from chainlake.cage.bronze_rows import ASSETS
 from chainlake.cage.datums import Cage, Request
 from chainlake.cage.rules import UPDATE, Event, Spent, Used, events_of, request_in
 from chainlake.cage.transaction import Asset, TxIn, TxOut
+from chainlake.collector import without_collector
 from chainlake.merkle.blake import blake
 
 SPENT, MINTED, CREATED = 0, 1, 2
@@ -67,6 +68,7 @@ SCHEMA = pa.schema(
 )
 
 
+@without_collector
 def detect(batches: Iterable[pa.RecordBatch], cage: Cage) -> Iterator[pa.RecordBatch]:
     """Rows as PARTS says, sorted by height and transaction, to rows as DETECTED says: an event has a kind, a request has none."""
     parts = (row for batch in batches for row in batch.to_pylist())

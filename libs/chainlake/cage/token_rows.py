@@ -10,6 +10,7 @@ from chainlake.cage.datums import State
 from chainlake.cage.detect import OPERATIONS
 from chainlake.cage.token_fold import TokenBlock, TokenEvent, TokenRow, fold_token
 from chainlake.cage.utxo_fold import to_path, to_text
+from chainlake.collector import without_collector
 from chainlake.errors import BrokenPromise
 from chainlake.merkle import mpf
 
@@ -49,6 +50,7 @@ SCHEMA = pa.schema(
 )
 
 
+@without_collector
 def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows as PARTS says, sorted by token, part and place, to rows as FOLDED says."""
     parts = (row for batch in batches for row in batch.to_pylist())

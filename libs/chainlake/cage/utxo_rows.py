@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from chainlake.cage.arrow_rows import Row, batched
 from chainlake.cage.utxo_fold import BUCKET_DEPTH, fold_part, to_path, to_text, top_of
+from chainlake.collector import without_collector
 from chainlake.errors import BrokenPromise
 from chainlake.merkle.csmt import Change, Node, txin_key
 
@@ -34,6 +35,7 @@ SCHEMA = pa.schema(
 )
 
 
+@without_collector
 def fold(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows as PARTS says to rows as FOLDED says: the rows of the tree that changed, and the part's top before and after each
     block, with how many outputs came and went."""

@@ -1,11 +1,9 @@
 """Rows of several kinds in one stream of Arrow batches, packed: a row of the stream holds thousands of rows of one kind, as an
 array of structs in the column of that kind, so that Spark moves and keeps few large rows in place of many wide ones."""
 
-import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import wraps
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, ParamSpec
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 MOST_ROWS, MOST_BYTES = 20_000, 64 << 20
-P = ParamSpec("P")
 _SPARK = {pa.int64(): "long", pa.int32(): "int", pa.int8(): "byte", pa.string(): "string", pa.bool_(): "boolean"}
 _TEXTS = (
     "group_name",
@@ -63,23 +60,6 @@ def _spark_type(kind: pa.DataType) -> str:
     if pa.types.is_list(kind):
         return f"array<{_spark_type(kind.value_type)}>"
     return f"struct<{spark_ddl(kind, ': ')}>" if pa.types.is_struct(kind) else _SPARK[kind]
-
-
-def without_collector(fold: Callable[P, Iterator[pa.RecordBatch]]) -> Callable[P, Iterator[pa.RecordBatch]]:
-    """A fold that is not interrupted by Python's search for cycles. It makes many small values and no cycles, so the search finds
-    nothing and takes a third of the time."""
-
-    @wraps(fold)
-    def folded(*given: P.args, **named: P.kwargs) -> Iterator[pa.RecordBatch]:
-        was_enabled = gc.isenabled()
-        gc.disable()
-        try:
-            yield from fold(*given, **named)
-        finally:
-            if was_enabled:
-                gc.enable()
-
-    return folded
 
 
 class Sheets:

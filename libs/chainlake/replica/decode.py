@@ -7,8 +7,9 @@ from typing import NamedTuple
 import orjson
 import pyarrow as pa
 
+from chainlake.collector import without_collector
 from chainlake.errors import BadInput
-from chainlake.replica.columns import has_long_numbers, rows_of, without_collector
+from chainlake.replica.columns import has_long_numbers, rows_of
 from chainlake.replica.commands import MAX_DEPTH, Command, check_place, command_text, read_command
 from chainlake.replica.entries import read_payload
 

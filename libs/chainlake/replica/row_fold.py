@@ -10,7 +10,8 @@ from typing import NamedTuple
 import orjson
 import pyarrow as pa
 
-from chainlake.replica.columns import Sheets, rows_of, runs, without_collector
+from chainlake.collector import without_collector
+from chainlake.replica.columns import Sheets, rows_of, runs
 from chainlake.replica.rules import Changes, Operation, Result, apply, execute, shown_key
 
 LIVE, DROPPED, OPERATION = 0, 1, 2

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from chainlake.collector import without_collector
 from chainlake.replica import row_fold
-from chainlake.replica.columns import Sheets, numbers, rows_of, runs, typed, without_collector
+from chainlake.replica.columns import Sheets, numbers, rows_of, runs, typed
 from chainlake.replica.commands import MARKERS
 from chainlake.replica.history import MetaHistory
 from chainlake.replica.resolver import Resolver

@@ -6,10 +6,8 @@ side by side as it likes. What comes out is packed: a row holds thousands of aft
 tree rows, each kind in an array of its own, so that Spark moves and keeps few large rows in place of many wide ones.
 """
 
-import gc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from itertools import accumulate, groupby, pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -18,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from chainlake.arrow_ddl import ddl_of
+from chainlake.collector import without_collector
 from chainlake.errors import BrokenPromise
 from chainlake.merkle.smt import leaf_hash
 from chainlake.merkle.smt_fold import PART_DIGITS, Update, fold_part
@@ -100,28 +99,16 @@ Place = tuple[str, str]
 DDL = ddl_of(OUTPUT)
 
 
+@without_collector
 def fold_parts(batches: Iterable[pa.RecordBatch], registries: Mapping[str, NodeRegistry]) -> Iterator[pa.RecordBatch]:
     """What the rows of whole parts become."""
     made = _Made()
-    with _no_collection():
-        for rows in _portions(batches):
-            _fold(made, rows, registries)
-            if made.count >= ENOUGH_ROWS:
-                yield made.take()
-        if made.count:
+    for rows in _portions(batches):
+        _fold(made, rows, registries)
+        if made.count >= ENOUGH_ROWS:
             yield made.take()
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Millions of values without a cycle among them: to look for one would take an eighth of the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+    if made.count:
+        yield made.take()
 
 
 def _portions(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
