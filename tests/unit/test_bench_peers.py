@@ -219,6 +219,18 @@ def test_a_slow_class_of_queries_is_measured_with_the_filters_that_there_is_time
     assert asked == [*filters[:5], *(one for one in filters[:5] for _ in range(3))]
 
 
+def test_without_a_peer_a_benchmark_says_so_and_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    def missing() -> Peer:
+        raise Unavailable("not here: install it")
+
+    with bench_logs._if_installed("Oracle", missing) as peer:
+        assert peer is None
+    assert "without Oracle: not here: install it" in capsys.readouterr().out
+    kind = log_queries.QueryClass("some", (LogFilter(),), selective=True)
+    alone = list(bench_logs._beside(kind, "some", lambda one: None, None))
+    assert [(one.metric, one.peer, one.ratio) for one in alone] == [(f"some: p{percent}", "", None) for percent in (50, 95, 99)]
+
+
 def test_what_was_found_before_a_run_ended_early_is_in_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def run(home: str, quick: bool, size: int | None) -> Iterator[Result]:
         yield Result("first", 2.0, "ms", "peer", 4.0)

@@ -20,7 +20,7 @@ from chainlake.bench.report import Result, percentile_ms
 from chainlake.bench.scratch import scratch, stage_seconds
 from chainlake.cli.show import emit
 from chainlake.demo import evm_scale
-from chainlake.errors import LakeError
+from chainlake.errors import LakeError, Unavailable
 from chainlake.lake import Lake, open_lake
 from chainlake.logs.filter import LogFilter
 from chainlake.logs.python_rows import python_rows
@@ -78,13 +78,11 @@ class Bench:
         self.logs = written.parquet
 
     def all(self, rate_of_tenth: float) -> Iterator[Result]:
-        with _postgres() as postgres:
+        with _if_installed("PostgreSQL", _postgres) as postgres:
             yield from self.loading(postgres, rate_of_tenth)
             yield from self.sizes(postgres)
-            duck = DuckDb(self.directory / "duck")
-            duck.open(self.files("bronze.evm_logs"))
-            yield from self.queries(duck, postgres)
-            duck.close()
+            with _if_installed("DuckDB", self.duckdb) as duck:
+                yield from self.queries(duck, postgres)
         yield from answers_over_http(self.home, self.prefix, CHAIN, self.logs)
 
     def loading(self, postgres: Peer | None, rate_of_tenth: float) -> Iterator[Result]:
@@ -129,20 +127,25 @@ class Bench:
     def index(self) -> LogIndex:
         return LogIndex(self.home, CHAIN, prefix=self.prefix)
 
-    def queries(self, duck: Peer, postgres: Peer | None) -> Iterator[Result]:
+    def duckdb(self) -> Peer:
+        """On the lake's own files."""
+        duck = DuckDb(self.directory / "duck")
+        duck.open(self.files("bronze.evm_logs"))
+        return duck
+
+    def queries(self, duck: Peer | None, postgres: Peer | None) -> Iterator[Result]:
         """Each class cold (nothing cached by us) and warm, at p50, p95 and p99. Peers hand logs over in their own ways: DuckDB as
         Arrow, PostgreSQL as tuples of Python values. We do the same beside each."""
         kinds = workload(pq.read_table(self.logs, columns=list(COLUMNS)))
         gc.collect()
         gc.freeze()  # else what this process made so far is searched for garbage in the middle of answers, ours and theirs
         for kind in kinds:
-            self._compare(kind, [duck, *([postgres] if postgres is not None else [])])
+            self._compare(kind, [peer for peer in (duck, postgres) if peer is not None])
             cold = [_timed(_arrow(self.index(), kind), one) for one in _in_time(kind.filters)]
             yield from (Result(f"{kind.name}, cold: p{percent}", percentile_ms(cold, percent), "ms") for percent in PERCENTS)
             index = self.index()
             yield from _beside(kind, kind.name, _arrow(index, kind), duck)
-            if postgres is not None:
-                yield from _beside(kind, f"{kind.name}, as Python rows", _python(index, kind), postgres)
+            yield from _beside(kind, f"{kind.name}, as Python rows", _python(index, kind), postgres)
 
     def _compare(self, kind: QueryClass, peers: Sequence[Peer]) -> None:
         index = self.index()
@@ -154,15 +157,19 @@ class Bench:
                     raise LakeError(f"{kind.name}: {peer.name} and the index give different answers to {one}")
 
 
-@contextmanager
-def _postgres() -> Iterator[Peer | None]:
-    """PostgreSQL, or None with a reason where it is not installed."""
+def _postgres() -> Peer:
     from chainlake.bench.postgres import Postgres
 
+    return Postgres()
+
+
+@contextmanager
+def _if_installed(name: str, make: Callable[[], Peer]) -> Iterator[Peer | None]:
+    """A peer, or None with a reason where it is not installed."""
     try:
-        peer = Postgres()
-    except LakeError as error:
-        emit(f"without PostgreSQL: {error}")
+        peer = make()
+    except Unavailable as error:
+        emit(f"without {name}: {error}")
         yield None
         return
     try:
@@ -171,11 +178,13 @@ def _postgres() -> Iterator[Peer | None]:
         peer.close()
 
 
-def _beside(kind: QueryClass, name: str, ours: Callable[[LogFilter], object], peer: Peer) -> Iterator[Result]:
-    """The percentiles of a class of queries, warm."""
-    taken, theirs = _all(ours, kind.filters), _all(_asking(peer, kind), kind.filters)
+def _beside(kind: QueryClass, name: str, ours: Callable[[LogFilter], object], peer: Peer | None) -> Iterator[Result]:
+    """The percentiles of a class of queries, warm; beside a peer's, if there is one."""
+    taken = _all(ours, kind.filters)
+    theirs = _all(_asking(peer, kind), kind.filters) if peer is not None else None
     for percent in PERCENTS:
-        yield Result(f"{name}: p{percent}", percentile_ms(taken, percent), "ms", peer.name, percentile_ms(theirs, percent))
+        beside = (peer.name, percentile_ms(theirs, percent)) if peer is not None and theirs is not None else ()
+        yield Result(f"{name}: p{percent}", percentile_ms(taken, percent), "ms", *beside)
 
 
 def _arrow(index: LogIndex, kind: QueryClass) -> Callable[[LogFilter], object]:

@@ -5,7 +5,7 @@ from typing import Any
 import pyarrow as pa
 
 from chainlake.logs.packed import NO_TIME
-from chainlake.serve.arrays import numbers
+from chainlake.serve.arrays import numbers, one_chunk
 from chainlake.serve.embedded import EPOCH
 
 MICROSECONDS = pa.timestamp("us", "UTC")
@@ -21,5 +21,6 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     if not pa.types.is_timestamp(column.type):
         found: list[Any] = column.to_pylist()
         return found
-    since = numbers(column.cast(MICROSECONDS).cast(pa.int64()).fill_null(NO_TIME)).view("m8[us]").tolist()
+    times = one_chunk(column if column.type == MICROSECONDS else column.cast(MICROSECONDS)).view(pa.int64())
+    since = numbers(times.fill_null(NO_TIME) if times.null_count else times).view("m8[us]").tolist()
     return [None if one is None else EPOCH + one for one in since]
