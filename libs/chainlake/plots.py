@@ -49,11 +49,12 @@ def ratios(labels: Sequence[str], values: Sequence[float], title: str) -> None:
 
     _, axes = plt.subplots(figsize=(8, 0.8 + 0.26 * len(labels)), layout="constrained")
     bars = axes.barh(list(labels), [value - 1 for value in values], left=1, color=[PALETTE[value < 1] for value in values])
-    axes.bar_label(bars, labels=[f"{value:,.2g}x" for value in values], padding=2)
+    axes.bar_label(bars, labels=[f"{value:,.0f}x" if value >= 10 else f"{value:.2g}x" for value in values], padding=2)
     axes.set_xscale("log")
+    axes.set_xlim(min([1, *values]) / 4, max([1, *values]) * 4)  # room for the numbers beside the bars
+    axes.xaxis.set_major_formatter("{x:,g}")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.invert_yaxis()
-    axes.margins(x=0.15)
     axes.set(title=title, xlabel="times better than the peer (left of 1: worse)")
     axes.spines[["top", "right"]].set_visible(False)
 
@@ -72,6 +73,7 @@ def ranges(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str, xlabel
                 axes.plot(list(row[name]), height, color=color, marker="o", markersize=3, linewidth=1.2, label=label)
                 label = "_nolegend_"
     axes.set_xscale("log")
+    axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_yticks(range(len(rows)), list(rows))
     axes.invert_yaxis()
     axes.set(title=title, xlabel=xlabel)

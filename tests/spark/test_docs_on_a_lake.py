@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -148,9 +149,11 @@ def test_servers_start_and_answer(place: World) -> None:
                 assert process.stdout is not None
                 url = re.search(r"http://\S+:\d+", process.stdout.readline())
                 assert url is not None, arguments
-                for path in _paths_of_examples():
-                    with urllib.request.urlopen(url[0] + path, timeout=30) as answer:
-                        assert json.loads(answer.read()), path
+                for example in examples_of_curl():
+                    asked = example(url[0])
+                    with urllib.request.urlopen(asked, timeout=30) as answer:
+                        found = json.loads(answer.read())
+                    assert found["result"] if asked.data else found, asked.data or asked.full_url
             finally:
                 process.send_signal(signal.SIGTERM)
         assert process.returncode == 0
@@ -176,9 +179,18 @@ def test_commands_do_what_the_documents_say(document: str, place: World, capsysb
             assert fields in (json_fields()[name], set()), shown
 
 
-def _paths_of_examples() -> list[str]:
-    """What README asks the server with curl."""
-    text = (project_root() / "README.md").read_text()
-    found = re.findall(r"^curl -s 'localhost:8545(/[^']+)'", text, re.MULTILINE)
-    assert len(found) >= 2
-    return found
+def examples_of_curl() -> list[Callable[[str], urllib.request.Request]]:
+    """What the documents ask the gateway with curl, at an address."""
+    texts = [block for path in documents() for _, block in blocks(path.read_text(encoding="utf-8"), "")]
+    lines = [line for text in texts for line in re.findall(r"^curl (?:[^'\n]|'[^']*')+", text, re.MULTILINE)]
+    assert len(lines) >= 5
+    return [_request(shlex.split(line)) for line in lines]
+
+
+def _request(words: list[str]) -> Callable[[str], urllib.request.Request]:
+    """As curl would send it; without a header it says that data is of a form."""
+    (path,) = (match[1] for word in words if (match := re.fullmatch(r"(?:http://)?(?:localhost|127\.0\.0\.1):8545(/.*|)", word)))
+    values = {option: value for option, value in pairwise(words) if option in ("-d", "--data", "-H")}
+    data = values.get("-d", values.get("--data"))
+    name, _, value = values.get("-H", "").partition(": ")
+    return lambda url: urllib.request.Request(url + path, data and data.encode(), {name: value} if name else {})

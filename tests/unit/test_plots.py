@@ -57,6 +57,17 @@ def test_ratios_show_both_sides_of_one() -> None:
     plt.close("all")
 
 
+def test_numbers_of_ratios_are_plain_and_stay_off_the_names() -> None:
+    ratios(["a query with quite a long name", "another one", "a third"], [0.06, 124.4, 1.0], title="Queries")
+    figure, axes = plt.gcf(), plt.gca()
+    figure.draw_without_rendering()
+    assert sorted(text.get_text() for text in axes.texts) == ["0.06x", "124x", "1x"]
+    assert all(axes.bbox.x0 < text.get_window_extent().x0 for text in axes.texts), "right of the axis"
+    assert all(text.get_window_extent().x1 < axes.bbox.x1 for text in axes.texts)
+    assert {"0.1", "1", "10"} <= {label.get_text() for label in axes.get_xticklabels()}
+    plt.close("all")
+
+
 def test_lines_are_told_apart_without_colour() -> None:
     lines({"one": ([1, 2], [3, 4]), "two": ([1, 2], [4, 3])}, title="Heads", xlabel="seq", ylabel="block")
     axes = plt.gca()

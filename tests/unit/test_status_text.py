@@ -43,6 +43,20 @@ def test_what_stopped_is_said_by_a_word_and_with_its_reason() -> None:
     assert "\x1b" not in text
 
 
+def test_a_narrow_terminal_has_fewer_columns_not_broken_lines() -> None:
+    status = Status([replace(FINE, writer="host:1234:56789:0123456789abcdef"), STOPPED], 0, 0)
+    whole = status_text(status, NOW, colour=False).splitlines()
+    assert max(map(len, whole)) > 80 and whole[2].split()[-1] == "block"
+    narrow = status_text(status, NOW, colour=False, width=80).splitlines()
+    assert max(map(len, narrow[2:])) <= 80 and narrow[2].split()[-1] == "changed", "the writer does not fit any more"
+    assert status_text(status, NOW, colour=False, width=10).splitlines()[2].split() == ["stage", "chain", "head", "behind"]
+
+
+def test_reasons_with_texts_of_strangers_do_not_command_the_terminal() -> None:
+    text = status_text(Status([replace(STOPPED, reason="what \x1b[2J\n this")], 0, 0), NOW, colour=False)
+    assert "is degraded: what \\x1b[2J\\n this" in text
+
+
 def test_colour_adds_nothing_but_colour() -> None:
     status = Status([FINE, BEHIND, STOPPED], 0, 0)
     coloured = status_text(status, NOW, colour=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime, timezone
 from difflib import get_close_matches
 from pathlib import Path
+from shutil import get_terminal_size
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -290,7 +291,8 @@ def _status(given: argparse.Namespace) -> int:
     if given.json:
         emit_json(now.to_json())
         return 0
-    emit(status_text(now, datetime.now(timezone.utc), may_colour(sys.stdout)))
+    width = get_terminal_size().columns if sys.stdout.isatty() else None
+    emit(status_text(now, datetime.now(timezone.utc), may_colour(sys.stdout), width))
     return 0
 
 

@@ -10,6 +10,8 @@ from chainlake.lake.status import StageStatus, Status
 
 GREEN, YELLOW, RED, PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[0m"
 COLUMNS = ("", "stage", "chain", "head", "behind", "commits", "rollbacks", "changed", "writer", "block")
+NEEDED = 5
+"""Columns that are always shown."""
 
 
 def may_colour(stream: TextIO, environment: Mapping[str, str] | None = None) -> bool:
@@ -18,17 +20,24 @@ def may_colour(stream: TextIO, environment: Mapping[str, str] | None = None) -> 
     return stream.isatty() and not settings.get("NO_COLOR") and settings.get("TERM") != "dumb"
 
 
-def status_text(status: Status, now: datetime, colour: bool) -> str:
-    """The whole text."""
+def status_text(status: Status, now: datetime, colour: bool, width: int | None = None) -> str:
+    """The whole text, on a terminal as wide as that."""
     if not status.stages:
         return headline(status)
-    lines = table(COLUMNS, [_row(stage, now) for stage in status.stages]).splitlines()
+    lines = _fitting([_row(stage, now) for stage in status.stages], width)
     if colour:
         coloured = [f"{_colour(s)}{line}{PLAIN}" for s, line in zip(status.stages, lines[2:], strict=True)]
         lines = [*lines[:2], *coloured]
     stopped = [f"{s.stage} {s.chain} is degraded: {printable(s.reason)}" for s in status.stages if s.health != "ok"]
     garbage = f"{status.orphan_rows:,} invisible rows at the last lake gc ({status.orphan_bytes:,} bytes)"
     return "\n".join([headline(status), "", *lines, "", *stopped, garbage])
+
+
+def _fitting(rows: list[tuple[object, ...]], width: int | None, count: int = len(COLUMNS)) -> list[str]:
+    """As many columns as there is room for, from the left: lines that a terminal breaks cannot be read at a glance."""
+    lines = table(COLUMNS[:count], [row[:count] for row in rows]).splitlines()
+    fits = width is None or count == NEEDED or max(map(len, lines)) <= width
+    return lines if fits else _fitting(rows, width, count - 1)
 
 
 def headline(status: Status) -> str:
