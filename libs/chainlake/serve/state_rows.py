@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from chainlake.lake.visibility import History
-from chainlake.serve.arrays import Longs, longs
+from chainlake.serve.arrays import Longs, flags, longs, one_chunk, to_arrow, to_arrow_binary
 from chainlake.serve.cache import ByteCache
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.visible import Limits, Source, select
@@ -69,7 +69,7 @@ class KeyedRows:
             elif len(holding) <= FEW_GROUPS or len(_places(self._keys(file, group), wanted)):
                 rows = self._group(source, file, group)
                 if len(places := _places(rows[self._key], wanted)):
-                    yield rows.take(places)
+                    yield rows.take(to_arrow(places))
 
     def _holding(self, source: Source, keys: Sequence[Any] | None) -> Iterator[tuple[int, Sequence[Any] | None]]:
         """The row groups of a file that may have some of the keys, and which of them."""
@@ -155,15 +155,21 @@ def _newest(rows: pa.Table, key: str) -> pa.Table:
     """The newest row of each key. Subtrees near the root have one of every block: to make values of all of them would take
     longer than to read them."""
     order = longs(rows["_height"]).argsort(kind="stable")
-    codes = rows[key].combine_chunks().dictionary_encode().indices.to_numpy()
+    codes = longs(one_chunk(rows[key]).dictionary_encode().indices)
     newest = np.zeros(codes.max(initial=-1) + 1, np.int64)
     newest[codes[order]] = order  # of several, the last one stays
-    return rows.take(newest)
+    return rows.take(to_arrow(newest))
 
 
 def _places(keys: pa.ChunkedArray, wanted: Sequence[Any]) -> Longs:
     """Where some of the keys are. (Arrow's own function for it crashes the process where a column has no chunks.)"""
-    return np.flatnonzero(pc.is_in(keys, pa.array(wanted, keys.type)).to_numpy())
+    return np.flatnonzero(flags(pc.is_in(keys, _as_arrow(wanted, keys.type))))
+
+
+def _as_arrow(keys: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(kind):
+        return to_arrow(np.array(keys, f"<i{kind.bit_width // 8}"))
+    return to_arrow_binary([key.encode() if isinstance(key, str) else key for key in keys], kind)
 
 
 def _bounds_of(metadata: pq.FileMetaData, column: str) -> Bounds:
