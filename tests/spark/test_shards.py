@@ -9,11 +9,13 @@ from typing import Any
 
 import pytest
 
+from chainlake.bench.shards_floor import copy_seconds
 from chainlake.cli.main import main
 from chainlake.demo import comet
 from chainlake.lake import Lake
 from chainlake.lake.compaction import rebuild
 from chainlake.lake.home import Home
+from chainlake.lake.names import physical
 from chainlake.lake.sql import query
 from chainlake.merkle import smt as prove
 from chainlake.merkle.smt import Proof
@@ -253,6 +255,18 @@ def test_a_snapshot_begins_another_chain_that_comes_to_the_same(
     assert {one.stream_id: one for one in reader.streams()} == source.streams[8]
     assert [reader.root(h).state_root for h in (6, 7, 8)] == [source.finalized[h - 1].state_root for h in (6, 7, 8)]
     assert shard_problems(full_lake, f"{chain}-new") == placement_problems(full_lake, f"{chain}-new") == []
+
+
+def test_what_spark_alone_takes_is_told_of_every_row_above_a_block(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+    source = Source(tmp_path, "one", 3, 4)
+    full_lake.ingest(chain, "comet", str(source.path), source.options)
+    run(full_lake, [chain], stages=STAGES[:1])
+    assert copy_seconds(full_lake, STAGES[:1], 2, tmp_path) > 0
+    for table in full_lake.stages.get(STAGES[0]).tables:
+        copied = full_lake.spark.read.format("delta").load(str(tmp_path / f"delta_{physical(table)}"))
+        stored = full_lake.spark.table(full_lake.namespace.store(table)).filter("_height > 2")
+        assert copied.count() == stored.count() > 0
+        assert copied.exceptAll(stored).isEmpty()
 
 
 RECORDED = Path(__file__).resolve().parents[3] / "shared" / "data" / "cometbft" / "sample_md"

@@ -32,7 +32,7 @@ from chainlake.shards.transactions import MiniblockUpdate
 
 CHAIN = "bench"
 STREAMS, QUICK_STREAMS = 1_000_000, 20_000
-BLOCKS, QUICK_BLOCKS = 200, 20
+BLOCKS, QUICK_BLOCKS = 1_000, 20
 PER_TRANSACTION = 100
 EACH_BLOCKS = 5
 STAGES = ("raw.shards", "bronze.shards", "silver.shards", "gold.shards")

@@ -1,7 +1,7 @@
 """The middle step of the shards: operations of a batch of blocks folded by stream, results in order, the root of every block."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -105,9 +105,11 @@ def _fold_parts(
 
 
 def _place() -> Column:
-    """Chain by chain, each of them part by part, as one number, which Spark sorts much faster than texts."""
-    part = F.conv(F.concat(F.lit("1"), F.col("part")), WAYS, 10).cast("bigint")
-    return F.xxhash64("_chain").bitwiseAND(F.lit(-(2 << 4 * PART_DIGITS))).bitwiseOR(part)
+    """Chain by chain, each of them part by part, as one number, which Spark sorts much faster than texts. (`conv` would make
+    one of the digits too, but took a tenth of all the time of this step.)"""
+    digits = [F.ascii(F.substring("part", at, 1)) for at in range(1, PART_DIGITS + 1)]
+    part = reduce(lambda number, digit: number * (1 << 7) + digit, digits).cast("bigint")
+    return F.xxhash64("_chain").bitwiseAND(F.lit(-(1 << 7 * PART_DIGITS))).bitwiseOR(part)
 
 
 def _fold_roots(batch: Batch, folded: DataFrame, before: Mapping[str, roots.Before], tasks: int) -> DataFrame:
