@@ -15,4 +15,5 @@ CREATE TABLE bronze.commands (
   command STRING NOT NULL COMMENT 'The whole command as canonical JSON',
   CONSTRAINT logs_count_from_1 CHECK (log_index > 0)
 )
-CLUSTER BY (_chain, _height);
+CLUSTER BY (_chain, _height)
+TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '_chain,_height,_commit,group_name,log_index');

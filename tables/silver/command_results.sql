@@ -14,4 +14,5 @@ CREATE TABLE silver.command_results (
   required_meta_index BIGINT NOT NULL COMMENT 'Meta index that it needed; 0 for Meta commands and for none',
   meta_index BIGINT NOT NULL COMMENT 'Meta index that it was carried out against; of Meta commands their own'
 )
-CLUSTER BY (_chain, _height);
+CLUSTER BY (_chain, _height)
+TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '_chain,_height,_commit,group_name,log_index');

@@ -11,4 +11,5 @@ CREATE TABLE silver.data_rows (
   primary_key STRING COMMENT 'Value of the primary key: texts as they are, other values as JSON',
   row STRING COMMENT 'The row as canonical JSON; NULL once it is gone',
   log_index BIGINT COMMENT 'Entry of the shard that wrote or deleted it; NULL if a DropTable did'
-);
+)
+TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '_chain,_height,_commit,group_name,table_id');

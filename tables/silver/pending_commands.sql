@@ -14,4 +14,5 @@ CREATE TABLE silver.pending_commands (
   table_id STRING COMMENT 'Table',
   user_id STRING COMMENT 'User',
   command STRING COMMENT 'The whole command as canonical JSON; NULL once it is carried out'
-);
+)
+TBLPROPERTIES ('delta.dataSkippingStatsColumns' = '_chain,_height,_commit,group_name,log_index,effective_meta_index');

@@ -20,7 +20,7 @@ from chainlake.paths import project_root, tables_dir
 from chainlake.stages import all_stages
 
 FILE = re.compile(r"^`([\w/]+\.(?:sql|py))`[^`]*\n```\w+\n(.*?)^```", re.MULTILINE | re.DOTALL)
-MIGRATION = "tables/migrations/0002_miner_last_block.sql"
+MIGRATION = "tables/migrations/0003_miner_last_block.sql"
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from chainlake.bench.replica_floor import copy_seconds
 from chainlake.errors import BadInput
 from chainlake.lake import Lake
 from chainlake.lake.failpoint import run_and_die
@@ -207,3 +208,17 @@ def test_a_rollout_is_rehearsed_with_three_logs_and_there_is_no_way_back(full_la
     done = full_lake.run_stage("silver.replica", chains=chain, max_blocks=len(given) // 2)
     assert done["status"][0] == "degraded" and "there is no way back" in done["error"][0]
     compare(full_lake, chain, given, unified=False)
+
+
+def test_the_floor_under_a_follower_is_a_copy_of_all_rows_that_it_wrote(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    data = proposed(insert("alice", 1), insert("bob", 1), insert("alice", 2), leader=leader)
+    ingest(full_lake, chain, tmp_path, [[*meta, *data]])
+    run(full_lake, chain, stages=STAGES[:2])
+    tables = ("bronze.commands", "silver.data_rows", "silver.pending_commands")
+    assert copy_seconds(full_lake, chain, tables, tmp_path) > 0
+    copied = {table: full_lake.spark.read.format("delta").load(str(tmp_path / "copied" / table)) for table in tables}
+    assert {table: frame.count() for table, frame in copied.items()} == dict(zip(tables, (len(SETUP) + 3, 3, 0), strict=True))
+    keys = {row["row_key"] for row in full_lake.history("silver.data_rows", chain=chain).collect()}
+    assert {row["row_key"] for row in copied["silver.data_rows"].collect()} == keys

@@ -1,7 +1,7 @@
 """The folds of the replica stages without Spark: tables are lists of rows, and a batch is folded as the stages fold it."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META, OLD_META, is_meta
 from chainlake.replica.replica import Replica
 from chainlake.replica.row_fold import Drop
-from chainlake.replica.sequence import AGAIN, FRESH, INPUT, sequence
+from chainlake.replica.sequence import AGAIN, UNEXPECTED
 from chainlake.replica.timeline import Progress, Timeline
 
 Row = dict[str, Any]
@@ -34,12 +34,19 @@ def unpacked(batches: Iterable[pa.RecordBatch], kind: str) -> list[Row]:
     return [row for batch in batches for rows in batch.column(kind).to_pylist() for row in rows or ()]
 
 
+def _as(row: Row, columns: Mapping[str, str], tag: int) -> Row:
+    """A row in columns of entries."""
+    return {"tag": tag, "group_name": row.get("group_name"), **{name: row[own] for name, own in columns.items()}}
+
+
 @dataclass
 class Tables:
-    """The silver tables of one replica, with their history."""
+    """The silver tables of one replica, with their history. Operations are carried out `at_once` on all rows, or the rows that
+    they touch are found in between."""
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
     head: int = 0
+    at_once: bool = True
 
     def state(self, table: str, key: Sequence[str], height: int | None = None) -> list[Row]:
         newest: dict[tuple[Any, ...], Row] = {}
@@ -95,12 +102,10 @@ class Tables:
 
     def _meta(self, entries: list[Row], before: dict[str, Progress], started: int) -> list[pa.RecordBatch]:
         held = [{**row, "tag": 0} for row in self.state("objects", ["kind", "id"])]
-        entries.sort(key=lambda row: (row["group_name"], row["_height"], row["tx_index"]))
-        sequenced = [row for batch in sequence(pieces(entries, INPUT), before) for row in batch.to_pylist()]
-        assert {row["status"] for row in sequenced} <= {FRESH, AGAIN}
-        news = sorted((row for row in sequenced if row["status"] == FRESH), key=lambda row: (row["_height"], row["tx_index"]))
-        rows = [*held, *({**row, "tag": 1} for row in news)]
-        found = list(meta_fold.fold_meta(pieces(rows, typed(*meta_fold.INPUT)), started))
+        entries.sort(key=lambda row: (row["_height"], row["tx_index"]))
+        rows = [*held, *({**row, "tag": 1} for row in entries)]
+        found = list(meta_fold.fold_meta(pieces(rows, typed(*meta_fold.INPUT)), before, started))
+        assert {row["status"] for row in unpacked(found, UNEXPECTED)} <= {AGAIN}
         self.add("objects", found, meta_fold.OBJECT)
         self.add("changes", found, meta_fold.CHANGE)
         self.add("results", found, meta_fold.RESULT)
@@ -125,14 +130,17 @@ class Tables:
         groups = {row["group_name"] for row in rows}
         for group in groups:
             versions = [row for row in self.rows.get("changes", []) if row["kind"] in ("table", "user")]
-            rows += [{**row, "tag": shard_fold.VERSION, "group_name": group, "log_index": row["meta_index"]} for row in versions]
+            rows += [{**_as(row, shard_fold.VERSION_AS, shard_fold.VERSION), "group_name": group} for row in versions]
+        if self.at_once:
+            lives, gone = self.rows.get("rows", []), self.rows.get("aside", [])
+            rows += [_as({**row, "table_index": None}, shard_fold.ROW_AS, shard_fold.LIVE) for row in lives]
+            rows += [_as(row, shard_fold.ROW_AS, shard_fold.DROPPED) for row in gone]
         rows.sort(key=lambda row: [row.get(name) or 0 for name in shard_fold.ORDER])
-        has_rows = bool(self.rows.get("rows") or self.rows.get("aside"))
         given = pieces(rows, typed(*shard_fold.INPUT))
-        found = list(shard_fold.fold_shards(given, before, timeline, low, None if has_rows else drops))
+        found = list(shard_fold.fold_shards(given, before, timeline, low, drops if self.at_once else None))
         for table, out in (("pending", shard_fold.PENDING), ("results", shard_fold.RESULT), ("applied", shard_fold.APPLIED)):
             self.add(table, found, out)
-        if not has_rows:
+        if self.at_once:
             self.add("rows", found, row_fold.ROW)
             self.add("aside", found, row_fold.ASIDE)
             return

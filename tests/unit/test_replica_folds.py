@@ -55,11 +55,13 @@ def test_every_order_of_delivery_converges_to_the_perfect_replica(seed: int, met
 
 
 @settings(max_examples=40)
-@given(SEEDS, st.sampled_from((0.05, 1.0)))
-def test_batches_of_any_size_have_the_state_of_the_replica_at_every_delivery(seed: int, meta_weight: float) -> None:
+@given(SEEDS, st.sampled_from((0.05, 1.0)), st.booleans())
+def test_batches_of_any_size_have_the_state_of_the_replica_at_every_delivery(
+    seed: int, meta_weight: float, at_once: bool
+) -> None:
     rng = random.Random(seed)
     given_ = deliveries(rng, history(rng, 60), meta_weight)
-    tables, at = Tables(), 0
+    tables, at = Tables(at_once=at_once), 0
     while at < len(given_):
         size = rng.choice((1, 2, 5, 40))
         tables.fold(given_[at : at + size])

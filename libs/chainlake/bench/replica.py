@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from chainlake.bench.replica_floor import copy_seconds
 from chainlake.bench.replica_peers import Write, postgres_rate, sqlite_rate
 from chainlake.bench.report import Result
 from chainlake.bench.scratch import scratch, stage_seconds
@@ -20,6 +21,8 @@ PEER_ENTRIES = 10_000
 PER_DELIVERY = 5_000
 USERS_PER_SHARD, TABLES = 4, 20
 STAGES = ("bronze.replica", "silver.replica")
+WRITTEN = ("bronze.commands", "silver.data_rows", "silver.pending_commands", "silver.command_results")
+"""Tables that get rows by the million."""
 
 Json = dict[str, Any]
 
@@ -61,11 +64,15 @@ class Bench:
         return max(rates.items(), key=lambda item: item[1])
 
     def throughput(self, count: int, best: tuple[str, float]) -> Iterator[Result]:
-        """A whole log through bronze and silver, some of it waiting until the last delivery."""
+        """A whole log through bronze and silver, some of it waiting until the last delivery; beside it what it takes to
+        copy the rows that this made."""
         for share in (0.0, 0.1, 0.9):
-            seconds, drain = self.follow(f"share-{share:.0%}".replace("%", ""), count, share)
+            chain = f"share-{share:.0%}".replace("%", "")
+            seconds, drain = self.follow(chain, count, share)
             name = f"follower, {count:,} entries over 33 shards, {share:.0%} buffered"
             yield Result(name, count / seconds, "entries/s", *best, higher_is_better=True)
+            copied = copy_seconds(self.lake, chain, WRITTEN, self.directory / chain)
+            yield Result(f"{name}, in all", seconds, "s", "the same rows copied by plain Spark", copied)
             if share == 0.9:
                 yield Result("drain of the buffered entries", share * count / drain, "entries/s", *best, higher_is_better=True)
 

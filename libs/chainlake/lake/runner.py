@@ -310,6 +310,7 @@ class LaneRun:
         commit_id = new_commit_id()
         with timings.phase("append"), settings(self.lake.spark, self.stage.write_settings):
             appended = append_all(self.lake.catalog, output.tables, commit_id, ranges)
+            output.check()
         rows = [
             Commit(
                 stage=self.stage.name,

@@ -27,10 +27,12 @@ columns after every row. The number of rows at once is limited all the same."""
 @dataclass(frozen=True)
 class Output:
     """What a stage made of a batch: a frame per table, or None where it knows that there is nothing to write, which saves a job;
-    and per chain the state roots after its last block."""
+    per chain the state roots after its last block; and a last `check`, asked when the rows are written and before they exist. It
+    raises `BrokenPromise` if they may not, for what one sees best while they are made."""
 
     tables: Mapping[str, DataFrame | None]
     roots: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
+    check: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.sequence import AGAIN, FRESH, GAP
-from chainlake.replica.shard_fold import KINDS, OPERATION, UNEXPECTED
+from chainlake.replica.shard_fold import KINDS, OPERATION
 from chainlake.replica.timeline import Progress
 
 NO_WAY_BACK = "the three Meta logs are retired, there is no way back"
@@ -24,20 +24,30 @@ class Fault(NamedTuple):
     text: str
 
 
+class Arrived(NamedTuple):
+    """What a batch brings, as far as the next steps depend on it."""
+
+    entries: int
+    """How many of shards. The ledger only knows whole commits, which may bring many more."""
+    largest: int
+    """Bytes of the largest command."""
+    has_meta: bool
+    has_old_meta: bool
+    has_snapshot: bool
+    deletes_namespaces: bool
+
+
 class Found(NamedTuple):
-    """What a batch holds, as far as the next steps depend on it."""
+    """What is unusual about the entries of a batch."""
 
     gap: Fault | None
     retired: Fault | None
     """The first entry of one of the three old Meta logs."""
     again: tuple[int, int] | None
     """The lowest and highest index of an entry that came again."""
-    has_meta: bool
-    has_snapshot: bool
-    deletes_namespaces: bool
 
 
-NOTHING = Found(None, None, None, has_meta=False, has_snapshot=False, deletes_namespaces=False)
+IS_META = "group_name LIKE 'meta%'"
 
 
 class Kinds(NamedTuple):
@@ -54,13 +64,25 @@ def there_are(*kinds: str) -> list[Column]:
     return [_any(F.col(kind).isNotNull()) for kind in kinds]
 
 
-def look_at_shards(shards: DataFrame, of_meta: frozenset[str]) -> tuple[Found, Kinds]:
-    """One look at what the shards gave back, and another at entries that are not the next of their log, if there are any."""
+def look_at_shards(shards: DataFrame, of_meta: frozenset[str]) -> Kinds:
+    """One look at what the shards gave back."""
     is_late = _any(F.exists(OPERATION, lambda one: one["dropped_index"].isNotNull()))
     *present, has_late = shards.agg(*there_are(*KINDS), is_late).collect()[0]
     kinds = frozenset(kind for kind, is_there in zip(KINDS, present, strict=True) if is_there)
-    found = look(shards.select(F.inline(UNEXPECTED))) if UNEXPECTED in kinds else NOTHING
-    return found, Kinds(kinds, has_late, of_meta)
+    return Kinds(kinds, has_late, of_meta)
+
+
+def look_at_arrived(commands: DataFrame) -> Arrived:
+    """The first look at a batch."""
+    row = commands.agg(
+        F.count(F.when(~F.expr(IS_META), 1)),
+        F.coalesce(F.max(F.octet_length("command")), F.lit(0)),
+        _any(F.expr(IS_META)),
+        _any(F.col("group_name").isin(*OLD_META)),
+        _any(F.col("type") == "Snapshot"),
+        _any(F.col("type") == "DeleteNamespace"),
+    ).collect()[0]
+    return Arrived(*row)
 
 
 def look(entries: DataFrame) -> Found:
@@ -73,15 +95,12 @@ def look(entries: DataFrame) -> Found:
         F.min(F.when((F.col("status") == FRESH) & of_old, place)),
         F.min(F.when(again, index)),
         F.max(F.when(again, index)),
-        _any((F.col("group_name") == META) | of_old),
-        _any(F.col("type") == "Snapshot"),
-        _any(F.col("type") == "DeleteNamespace"),
     ).collect()[0]
     gap = row[0] and Fault(
         row[0][0], row[0][1], f"{row[0][2]} {row[0][3]} came where {row[0][4]} is expected: entries are missing"
     )
     retired = row[1] and Fault(row[1][0], row[1][1], f"{row[1][2]} {row[1][3]}: {NO_WAY_BACK}")
-    return Found(gap, retired, None if row[2] is None else (row[2], row[3]), *row[4:])
+    return Found(gap, retired, None if row[2] is None else (row[2], row[3]))
 
 
 def _any(what: Column) -> Column:

@@ -9,6 +9,8 @@ from chainlake.replica.columns import Sheets, rows_of, typed
 from chainlake.replica.commands import MARKERS
 from chainlake.replica.groups import META
 from chainlake.replica.meta import MetaObject, MetaState, touched
+from chainlake.replica.sequence import FRESH, UNEXPECTED, UNEXPECTED_COLUMNS, LogEnds
+from chainlake.replica.timeline import Progress
 from chainlake.sources.json_text import canonical
 
 OBJECT, CHANGE, RESULT, INDEX, APPLIED = "object", "change", "result", "index", "applied"
@@ -18,9 +20,11 @@ KINDS: Mapping[str, Sequence[str]] = {
     RESULT: ("_height", "group_name", "log_index", "type", "error", "meta_index"),
     INDEX: ("_height", "meta_index"),
     APPLIED: ("_height", "group_name", "log_index", "log_term"),
+    UNEXPECTED: UNEXPECTED_COLUMNS,
 }
-_INPUT = ("tag", "_height", "group_name", "log_index", "log_term", "command", "kind", "id", "definition", "created_index")
-INPUT = (*_INPUT, "updated_index")
+_OBJECT = ("kind", "id", "definition", "created_index", "updated_index")
+_ENTRY = ("_height", "group_name", "log_index", "log_term", "type", "command", "tx_index")
+INPUT = ("tag", *_ENTRY, *_OBJECT)
 KEYS = typed("kind", "id")
 
 
@@ -31,17 +35,23 @@ def touched_keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist([{"kind": kind, "id": name} for kind, name in keys], KEYS)
 
 
-def fold_meta(batches: Iterable[pa.RecordBatch], meta_index: int) -> Iterator[pa.RecordBatch]:
-    """Carry out the Meta commands of a batch on from an index."""
-    state, sheets = MetaState(), Sheets(KINDS)
+def fold_meta(batches: Iterable[pa.RecordBatch], before: Mapping[str, Progress], meta_index: int) -> Iterator[pa.RecordBatch]:
+    """Carry out the Meta commands of a batch on from an index. What is not the next entry of its log is given back as it is."""
+    state, sheets, ends = MetaState(), Sheets(KINDS), LogEnds(before)
     fold = MetaFold(state, sheets, meta_index)
     for batch in batches:
-        for tag, height, group, log_index, term, command, kind, name, definition, created, updated in rows_of(batch, INPUT):
+        tags, entries, objects = batch.column("tag").to_pylist(), rows_of(batch, _ENTRY), rows_of(batch, _OBJECT)
+        for tag, entry, (kind, name, definition, created, updated) in zip(tags, entries, objects, strict=True):
             if tag == 0:
                 one = MetaObject(kind, name, json.loads(definition), created, updated)
                 state.objects[one.key] = one
-            else:
+                continue
+            height, group, log_index, term, of_type, command, _ = entry
+            expected, status = ends.take(group, log_index, of_type)
+            if status == FRESH:
                 fold.entry(height, group, log_index, term, command)
+            else:
+                sheets.add(UNEXPECTED, *entry, expected, status)
         yield from sheets.full(batch.nbytes)
     fold.end_delivery()
     yield from sheets.rest()

@@ -5,7 +5,7 @@ tables that late commands touch, then the operations by log index. Each row is w
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 import pyarrow as pa
@@ -49,9 +49,7 @@ def fold_rows(batches: Iterable[pa.RecordBatch], drops: Sequence[Drop]) -> Itera
             if tag == OPERATION:
                 _carry_out(shard, piece, sheets)
                 continue
-            for table_id, table_index, key, row in rows_of(piece, ("table_id", "table_index", "row_key", "row")):
-                held = shard.live.setdefault(table_id, {}) if tag == LIVE else shard.late(table_id, table_index)
-                held[key] = row
+            shard.hold(rows_of(piece, ("table_id", "table_index", "row_key", "row")), is_live=tag == LIVE)
         yield from sheets.full(batch.nbytes)
     shard.end()
     yield from sheets.rest()
@@ -86,6 +84,16 @@ class RowFold:
         self.dropped: dict[tuple[str, int], dict[str, str]] = {}
         self.height = -1
         self.written: dict[tuple[str, int | None, str], tuple[str | None, int | None]] = {}
+
+    def hold(self, rows: Iterable[tuple[Any, ...]], is_live: bool) -> None:
+        """Take in rows from before: table, its life, key, and the row. A later one of a key takes the place of an earlier, and
+        NULL of none."""
+        for table_id, table_index, key, row in rows:
+            held = self.live.setdefault(table_id, {}) if is_live else self.late(table_id, table_index)
+            if row is None:
+                held.pop(key, None)
+            else:
+                held[key] = row
 
     def operation(self, height: int, log_index: int, operation: Operation) -> Result:
         """Carry out one operation, after the drops of its delivery."""

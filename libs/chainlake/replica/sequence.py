@@ -25,6 +25,9 @@ _ENTRY = (
 )
 INPUT, ADDED = typed(*_ENTRY), typed("expected", "status")
 SCHEMA = pa.unify_schemas([INPUT, ADDED])
+UNEXPECTED = "unexpected"
+UNEXPECTED_COLUMNS = ("_height", "group_name", "log_index", "log_term", "type", "command", "tx_index", *ADDED.names)
+"""What the folds give back of an entry that is not the next one of its log."""
 
 
 @dataclass
@@ -48,17 +51,25 @@ class LogEnd:
         return status
 
 
+class LogEnds:
+    """The ends of several logs. A Meta log that is new may start with a snapshot, at any index."""
+
+    def __init__(self, before: Mapping[str, Progress]) -> None:
+        self._ends = {group: LogEnd.of(now) for group, now in before.items()}
+
+    def take(self, group: str, log_index: int, kind: str, required: int = 0) -> tuple[int, int]:
+        """The index that is expected of the next entry of a log, and the status of the one that came."""
+        if group not in self._ends:
+            self._ends[group] = LogEnd(log_index - 1 if group == META and kind == "Snapshot" else 0)
+        end = self._ends[group]
+        return end.index + 1, end.take(log_index, required)
+
+
 def sequence(batches: Iterable[pa.RecordBatch], before: Mapping[str, Progress]) -> Iterator[pa.RecordBatch]:
-    """Entries sorted by group and arrival, each with the index that is `expected` there, and its `status`. A Meta log that is new
-    may start with a snapshot, at any index."""
-    ends = {group: LogEnd.of(now) for group, now in before.items()}
+    """Entries sorted by group and arrival, each with the index that is `expected` there, and its `status`."""
+    ends = LogEnds(before)
     for batch in batches:
-        expected, status = [], []
-        for group, log_index, kind, required in rows_of(batch, ("group_name", "log_index", "type", "required_meta_index")):
-            if group not in ends:
-                ends[group] = LogEnd(log_index - 1 if group == META and kind == "Snapshot" else 0)
-            expected.append(ends[group].index + 1)
-            status.append(ends[group].take(log_index, required))
+        told = [ends.take(*entry) for entry in rows_of(batch, ("group_name", "log_index", "type", "required_meta_index"))]
         held = [batch.column(name) for name in INPUT.names]
-        added = [pa.array(expected, pa.int64()), pa.array(status, pa.int8())]
+        added = [pa.array([one[at] for one in told], field.type) for at, field in enumerate(ADDED)]
         yield pa.RecordBatch.from_arrays([*held, *added], schema=SCHEMA)

@@ -1,11 +1,12 @@
 """The data entries of a batch, as Arrow: when each is carried out, what becomes pending, and which operation a command comes to.
 
-The input is sorted by group, and within a group by tag: versions of the tables and users that its commands name, the first of
-the older entries that waits on, entries that waited and are satisfied now by log index, then those that have just come, in the
-order in which they came. What is not the next entry of its log is given back as it is. Entries go through in columns, a stretch
-of one shard at a time; only what a command says is looked at one by one.
+The input is sorted by group, and within a group by tag: versions of the tables and users that its commands name, rows by height,
+the first of the older entries that waits on, entries that waited and are satisfied now by log index, then those that have just
+come, in the order in which they came. What is not the next entry of its log is given back as it is. Entries go through in
+columns, a stretch of one shard at a time; only what a command says is looked at one by one.
 
-Operations are carried out at once if the shard has no rows from before; else they are given back, for the rows to be found.
+Operations are carried out at once if all rows of the shard are there; else they are given back, for those that they touch to be
+found.
 """
 
 import json
@@ -23,11 +24,11 @@ from chainlake.replica.history import MetaHistory
 from chainlake.replica.resolver import Resolver
 from chainlake.replica.row_fold import Drop, RowFold, add_results
 from chainlake.replica.rules import Operation, Result
-from chainlake.replica.sequence import FRESH, LogEnd
+from chainlake.replica.sequence import FRESH, UNEXPECTED, UNEXPECTED_COLUMNS, LogEnd
 from chainlake.replica.timeline import NEVER, Numbers, Placed, Progress, Timeline, Waiting, progress
 
-VERSION, WAITING, DRAINED, ARRIVED = 0, 1, 2, 3
-PENDING, OPERATION, RESULT, APPLIED, UNEXPECTED = "pending", "operation", row_fold.RESULT, "applied", "unexpected"
+VERSION, LIVE, DROPPED, WAITING, DRAINED, ARRIVED = range(6)
+PENDING, OPERATION, RESULT, APPLIED = "pending", "operation", row_fold.RESULT, "applied"
 _INTS = ("log_index", "log_term", "required_meta_index", "watermark", "received_height")
 _PROGRESS = ("applied_index", "applied_term", "executed_index", "watermark", "waits_for", "waiting_since")
 _OPERATION = ("table_id", "table_index", "dropped_index", "keys", "values")
@@ -36,11 +37,13 @@ KINDS: Mapping[str, Sequence[str]] = {
     PENDING: ("_height", *_KEPT, "command", "_deleted"),
     OPERATION: (*row_fold.RESULT_COLUMNS, *_OPERATION),
     APPLIED: ("_height", "group_name", *_PROGRESS),
-    UNEXPECTED: ("_height", "group_name", "log_index", "log_term", "type", "command", "tx_index", "expected", "status"),
+    UNEXPECTED: UNEXPECTED_COLUMNS,
     **row_fold.KINDS,
 }
-_ENTRY_IN = ("tag", "group_name", *_INTS, "type", "table_id", "user_id", "command", "tx_index")
-INPUT = (*_ENTRY_IN, "kind", "id", "definition", "created_index", "meta_index")
+INPUT = ("tag", "group_name", *_INTS, "type", "table_id", "user_id", "command", "tx_index")
+VERSION_AS = {"type": "kind", "table_id": "id", "command": "definition", "log_term": "created_index", "log_index": "meta_index"}
+ROW_AS = {"table_id": "table_id", "user_id": "row_key", "command": "row", "log_term": "table_index", "received_height": "_height"}
+"""Versions and rows travel in columns of entries, so that entries, which are many, are not wider for them."""
 ORDER = ("group_name", "tag", "received_height", "tx_index", "log_index")
 """Entries that waited have no `tx_index`: they came before all others, and their shard received them in the order of its log."""
 
@@ -53,8 +56,8 @@ def fold_shards(
     low: int,
     drops: Sequence[Drop] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Place the entries of each shard in time, and check its commands. With `drops`, carry them out too: there are no rows from
-    before that they might touch."""
+    """Place the entries of each shard in time, and check its commands. With `drops`, carry them out too: all rows from before
+    are there."""
     sheets = Sheets(KINDS)
     shard = ShardFold("", Progress(), timeline, low, sheets)
     for batch in batches:
@@ -69,9 +72,11 @@ def fold_shards(
                 shard.entries(piece)
             elif tag == VERSION:
                 shard.versions(piece)
-            else:
+            elif tag == WAITING:
                 ((index, watermark, received),) = rows_of(piece, ("log_index", "watermark", "received_height"))
                 shard.waiting = Waiting(index, watermark, received)
+            elif shard.rows is not None:
+                shard.rows.hold(rows_of(piece, ("table_id", "log_term", "user_id", "command")), is_live=tag == LIVE)
         yield from sheets.full(batch.nbytes)
     shard.end()
     yield from sheets.rest()
@@ -104,7 +109,7 @@ class ShardFold:
 
     def versions(self, piece: pa.RecordBatch) -> None:
         """Versions of tables and users."""
-        for kind, name, definition, created, index in rows_of(piece, ("kind", "id", "definition", "created_index", "meta_index")):
+        for kind, name, definition, created, index in rows_of(piece, tuple(VERSION_AS)):
             self.history.add(kind, name, index, created, json.loads(definition) if definition is not None else None)
 
     def arrived(self, piece: pa.RecordBatch) -> None:

@@ -2,20 +2,22 @@
 
 One batch of deliveries is one commit of all tables. Meta comes first, in one group; then the shards go side by side, each in the
 order of its log. Every delivery is a height, and every row says in which delivery it became so. Only the objects and rows that
-the batch touches are read, and of what waits only what Meta satisfies now.
+the batch touches are read (all rows, where they are fewer than its entries), and of what waits only what Meta satisfies now.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from chainlake.errors import BrokenPromise
+from chainlake.lake.names import physical
 from chainlake.lake.session import settings
 from chainlake.lake.stage import SMALL_ROWS, Batch, Output
 from chainlake.replica import checks, meta_fold, row_fold, sequence, shard_fold
+from chainlake.replica.checks import IS_META
 from chainlake.replica.columns import packed, spark_ddl, spark_types, typed
 from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.migrate import check_flag
@@ -24,7 +26,7 @@ from chainlake.replica.parts import files, partitions
 from chainlake.replica.row_fold import Drop
 from chainlake.replica.timeline import Progress, Timeline
 
-IS_META = "group_name LIKE 'meta%'"
+HELD = ("silver.data_rows", "silver.dropped_rows")
 SMALL_COMMAND = 6 << 10
 """Bytes of commands of which ten thousand, what Spark hands to Python at once, are no more than its limit of bytes."""
 
@@ -57,50 +59,50 @@ class SilverBatch:
 
     def output(self) -> Output:
         commands = self.batch.read("bronze.commands").select(*sequence.INPUT.names)
-        arrived = self.arrived(commands)
-        entries = self.sequenced(commands.filter(IS_META).repartition(1))
-        found = checks.look(entries)
-        self.refuse_meta(commands, entries, found)
-        meta = self.meta(entries, found)
+        arrived = checks.look_at_arrived(commands)
+        self.check_meta_logs(commands, arrived)
+        meta = self.meta(commands.filter(IS_META), arrived) if arrived.has_meta else None
         timeline, drops, of_meta = self.timeline(meta)
-        has_rows = bool({"silver_data_rows", "silver_dropped_rows"} & self.filled)
-        work = Work(*arrived, self.drained(timeline))
-        shards = self.shards(commands.filter(f"NOT ({IS_META})"), meta, timeline, work, None if has_rows else drops)
-        wrong, kinds = checks.look_at_shards(shards, of_meta)
-        self.refuse(self.faults(of_kind(shards, shard_fold.UNEXPECTED), wrong))
-        rows = self.rows(shards, drops, work) if has_rows and (drops or shard_fold.OPERATION in kinds.kinds) else None
-        made = tables(meta if found.has_meta else None, shards, rows, kinds, bool(drops), files(work.rows))
+        if meta is not None and sequence.UNEXPECTED in of_meta and self.faults(*_unexpected(meta)):
+            self.refuse_any(commands)
+        work = Work(arrived, self.drained(timeline))
+        held = sum(self.batch.snapshot.rows_at_most(name, {self.chain: (-1, self.low)}) for name in HELD)
+        at_once = held <= work.rows  # to look for the rows of so many entries would take longer than to read them all
+        shards = self.shards(commands.filter(f"NOT ({IS_META})"), meta, timeline, work, drops if at_once else None)
+        kinds = checks.look_at_shards(shards, of_meta)
+        if sequence.UNEXPECTED in kinds.kinds:
+            self.refuse(self.faults(*_unexpected(shards)))
+        has_rows = not at_once and (drops or shard_fold.OPERATION in kinds.kinds)
+        rows = self.rows(shards, drops, work) if has_rows else None
+        made = tables(meta, shards, rows, kinds, bool(drops), files(work.rows))
         own = F.lit(self.chain)
         return Output({name: None if one is None else one.withColumn("_chain", own) for name, one in made.items()})
 
     # Which entries are new, and whether they may be
 
-    def sequenced(self, by_group: DataFrame) -> DataFrame:
-        """Entries by log, each told whether it is the next one."""
-        ordered = by_group.sortWithinPartitions("group_name", "_height", "tx_index")
-        fold = partial(sequence.sequence, before=self.before)
-        return self.batch.keep(ordered.mapInArrow(fold, spark_ddl(sequence.SCHEMA)))
-
-    def arrived(self, commands: DataFrame) -> tuple[int, int]:
-        """How many entries of shards the batch brings, and how large the largest command is. The ledger only knows whole commits,
-        which may bring many more."""
-        count, largest = commands.filter(f"NOT ({IS_META})").agg(F.count("*"), _largest()).collect()[0]
-        return count, largest
-
-    def refuse_meta(self, commands: DataFrame, entries: DataFrame, found: checks.Found) -> None:
-        """Stop if Meta may not go on like this. Shards are looked at too then: one of them may be wrong in an earlier
-        delivery."""
+    def check_meta_logs(self, commands: DataFrame, arrived: checks.Arrived) -> None:
+        """Stop if entries stand in Meta logs that may not be used. The one log of a replica that was always unified needs no
+        look."""
         flag = self.batch.options[self.chain].get("unified_meta", "true") == "true"
         check_flag(was=META in self.before and not self.before.keys() & set(OLD_META), wanted=flag)
         is_unified = flag or META in self.before
-        faults = self.faults(entries, found) + ([found.retired] if is_unified and found.retired else [])
-        if faults or not is_unified:
-            entries = self.sequenced(commands.repartition("group_name"))
-            faults += self.faults(entries, checks.look(entries))
-        if not is_unified:
-            wrong = checks.wrong_meta_log(entries, self.before, self.meta_index())
-            faults += [wrong] if wrong else []
-        self.refuse(faults)
+        if is_unified and not arrived.has_old_meta:
+            return
+        entries, found = self.sequenced(commands)
+        faults = self.faults(entries, found)
+        wrong = found.retired if is_unified else checks.wrong_meta_log(entries, self.before, self.meta_index())
+        self.refuse(faults + ([wrong] if wrong else []))
+
+    def refuse_any(self, commands: DataFrame) -> None:
+        """Stop at the first fault of all logs: where Meta has one, a shard may have an earlier one."""
+        self.refuse(self.faults(*self.sequenced(commands)))
+
+    def sequenced(self, commands: DataFrame) -> tuple[DataFrame, checks.Found]:
+        """Entries by log, each told whether it is the next one, and what is unusual about them."""
+        ordered = commands.repartition("group_name").sortWithinPartitions("group_name", "_height", "tx_index")
+        fold = partial(sequence.sequence, before=self.before)
+        entries = self.batch.keep(ordered.mapInArrow(fold, spark_ddl(sequence.SCHEMA)))
+        return entries, checks.look(entries)
 
     def faults(self, entries: DataFrame, found: checks.Found) -> list[checks.Fault]:
         """Gaps, and entries that came again as others."""
@@ -118,27 +120,24 @@ class SilverBatch:
 
     # Meta
 
-    def meta(self, entries: DataFrame, found: checks.Found) -> DataFrame:
+    def meta(self, commands: DataFrame, arrived: checks.Arrived) -> DataFrame:
         """Meta commands carried out, on the objects that they touch."""
-        if not found.has_meta:
-            return self.batch.spark.createDataFrame([], _PACKED_META)
-        fresh = entries.filter(F.col("status") == sequence.FRESH)
-        tagged = _shaped(fresh.withColumn("tag", F.lit(1)), (*meta_fold.INPUT, "tx_index"))
-        for objects in self.objects(fresh, found):
-            tagged = tagged.unionByName(_shaped(objects.withColumn("tag", F.lit(0)), (*meta_fold.INPUT, "tx_index")))
+        tagged = _shaped(commands.withColumn("tag", F.lit(1)), meta_fold.INPUT)
+        for objects in self.objects(commands, arrived):
+            tagged = tagged.unionByName(_shaped(objects.withColumn("tag", F.lit(0)), meta_fold.INPUT))
         ordered = tagged.repartition(1).sortWithinPartitions("tag", "_height", "tx_index")
-        fold = partial(meta_fold.fold_meta, meta_index=self.meta_index())
+        fold = partial(meta_fold.fold_meta, before=self.before, meta_index=self.meta_index())
         return self.batch.keep(ordered.mapInArrow(fold, _PACKED_META))
 
-    def objects(self, fresh: DataFrame, found: checks.Found) -> list[DataFrame]:
+    def objects(self, commands: DataFrame, arrived: checks.Arrived) -> list[DataFrame]:
         """The objects that commands look at, as they were before the batch."""
         if "silver_meta_objects" not in self.filled:
             return []
-        if found.has_snapshot:
+        if arrived.has_snapshot:
             return [self.batch.state("silver.meta_objects")]
-        keys = fresh.mapInArrow(meta_fold.touched_keys, spark_ddl(meta_fold.KEYS)).withColumn("_chain", F.lit(self.chain))
+        keys = commands.mapInArrow(meta_fold.touched_keys, spark_ddl(meta_fold.KEYS)).withColumn("_chain", F.lit(self.chain))
         held = [self.batch.state("silver.meta_objects", keys)]
-        if found.deletes_namespaces:
+        if arrived.deletes_namespaces:
             held.append(self.batch.state("silver.meta_objects").filter("kind = 'table'"))
         return held
 
@@ -148,8 +147,10 @@ class SilverBatch:
             return self.before[META].applied_index
         return sum(now.applied_index for group, now in self.before.items() if group in OLD_META)
 
-    def timeline(self, meta: DataFrame) -> tuple[Timeline, list[Drop], frozenset[str]]:
+    def timeline(self, meta: DataFrame | None) -> tuple[Timeline, list[Drop], frozenset[str]]:
         """When Meta advanced, which tables it dropped, and which kinds of rows there are."""
+        if meta is None:
+            return Timeline(self.meta_index()), [], frozenset()
         is_drop = F.filter(meta_fold.CHANGE, lambda one: (one["kind"] == "table") & one["definition"].isNull())
         indexes, gone, *present = meta.agg(
             F.flatten(F.collect_list(meta_fold.INDEX)), F.flatten(F.collect_list(is_drop)), *checks.there_are(*meta_fold.KINDS)
@@ -167,21 +168,23 @@ class SilverBatch:
         return {group: now for group, now in self.before.items() if now.waits_for is not None and now.waits_for <= timeline.end}
 
     def shards(
-        self, commands: DataFrame, meta: DataFrame, timeline: Timeline, work: "Work", drops: list[Drop] | None
+        self, commands: DataFrame, meta: DataFrame | None, timeline: Timeline, work: "Work", drops: list[Drop] | None
     ) -> DataFrame:
-        """Data entries placed in time, their commands checked against Meta as of their watermark; with `drops`, carried out."""
+        """Data entries placed in time, their commands checked against Meta as of their watermark; with `drops`, carried out on
+        all rows that there are."""
         found = self.waiting(timeline, work.drained) if work.drained else []
-        largest = max([work.largest, *(frame.agg(_largest()).collect()[0][0] for frame in found[:1])])
-        if work.arrived:
+        if work.arrived.entries:
             found.append(commands.withColumns({"received_height": F.col("_height"), "tag": F.lit(shard_fold.ARRIVED)}))
         if not found:
             return self.batch.spark.createDataFrame([], _PACKED_SHARDS)
         tagged = reduce(DataFrame.unionByName, [_shaped(frame, shard_fold.INPUT) for frame in found])
         ready = tagged.filter((F.col("tag") >= shard_fold.DRAINED) & (F.col("required_meta_index") <= timeline.end))
-        tagged = tagged.unionByName(_shaped(self.versions(ready, meta), shard_fold.INPUT))
+        known = [*self.versions(ready, meta), *(self.all_rows() if drops is not None else [])]
+        tagged = reduce(DataFrame.unionByName, [tagged, *(_shaped(frame, shard_fold.INPUT) for frame in known)])
         ordered = tagged.repartition(partitions(work.rows), "group_name").sortWithinPartitions(*shard_fold.ORDER)
         fold = partial(shard_fold.fold_shards, before=self.before, timeline=timeline, low=self.low, drops=drops)
-        with settings(self.batch.spark, SMALL_ROWS if largest <= SMALL_COMMAND else {}):
+        is_small = not work.drained and work.arrived.largest <= SMALL_COMMAND
+        with settings(self.batch.spark, SMALL_ROWS if is_small else {}):
             return self.batch.keep(ordered.mapInArrow(fold, _PACKED_SHARDS))
 
     def waiting(self, timeline: Timeline, drained: Mapping[str, Progress]) -> list[DataFrame]:
@@ -191,13 +194,12 @@ class SilverBatch:
         pending = self.batch.snapshot.between("silver.pending_commands", {self.chain: (-1, self.low)})
         pending = pending.filter("NOT _deleted").filter(spans).withColumnRenamed("effective_meta_index", "watermark")
         is_satisfied = F.col("watermark") <= timeline.end
-        satisfied = self.batch.keep(pending.filter(is_satisfied).select(*_WAITED))
         first = F.min(F.struct("log_index", "log_term", "watermark", "received_height")).alias("first")
         behind = pending.filter(~is_satisfied).groupBy("group_name").agg(first)
         behind = behind.select("group_name", "first.*").withColumn("tag", F.lit(shard_fold.WAITING))
-        return [satisfied.withColumn("tag", F.lit(shard_fold.DRAINED)), behind]
+        return [pending.filter(is_satisfied).withColumn("tag", F.lit(shard_fold.DRAINED)), behind]
 
-    def versions(self, ready: DataFrame, meta: DataFrame) -> DataFrame:
+    def versions(self, ready: DataFrame, meta: DataFrame | None) -> list[DataFrame]:
         """Every version of the tables and users that the commands of a shard name, for that shard."""
         named = F.explode(
             F.array(
@@ -207,14 +209,18 @@ class SilverBatch:
         )
         wanted = ready.select("group_name", "table_id", "user_id").distinct().select("group_name", named.alias("n"))
         wanted = wanted.select("group_name", "n.*").filter("id IS NOT NULL").distinct()
-        columns = ("meta_index", "kind", "id", "created_index", "definition")
-        changes = of_kind(meta, meta_fold.CHANGE).select(*columns)
+        columns = tuple(shard_fold.VERSION_AS.values())
+        changes = [] if meta is None else [of_kind(meta, meta_fold.CHANGE)]
         if "silver_meta_changes" in self.filled:
-            changes = changes.unionByName(
-                self.batch.snapshot.between("silver.meta_changes", {self.chain: (-1, self.low)}).select(*columns)
-            )
-        found = changes.filter("kind IN ('table', 'user')").join(wanted, ["kind", "id"])
-        return found.withColumns({"tag": F.lit(shard_fold.VERSION), "log_index": F.col("meta_index")})
+            changes.append(self.batch.snapshot.between("silver.meta_changes", {self.chain: (-1, self.low)}))
+        found = [frame.select(*columns).filter("kind IN ('table', 'user')").join(wanted, ["kind", "id"]) for frame in changes]
+        return [_as(frame, shard_fold.VERSION_AS, shard_fold.VERSION) for frame in found]
+
+    def all_rows(self) -> list[DataFrame]:
+        """All rows as they were before the batch: the versions of each, of which the newest counts."""
+        tags = zip(HELD, (shard_fold.LIVE, shard_fold.DROPPED), strict=True)
+        found = [(self.batch.versions(name), tag) for name, tag in tags if physical(name) in self.filled]
+        return [_as(frame, shard_fold.ROW_AS, tag) for frame, tag in found]
 
     # Rows
 
@@ -246,22 +252,27 @@ class SilverBatch:
 
 @dataclass(frozen=True)
 class Work:
-    """How many entries a batch brings to the shards, the bytes of the largest, and the shards of which entries waited and may go
-    on."""
+    """What a batch brings to the shards, and the shards of which entries waited and may go on."""
 
-    arrived: int
-    largest: int
+    arrived: checks.Arrived
     drained: Mapping[str, Progress]
 
     @property
     def rows(self) -> int:
         """How many entries the shards may look at."""
-        return self.arrived + sum(now.pending for now in self.drained.values())
+        return self.arrived.entries + sum(now.pending for now in self.drained.values())
 
 
-def _largest() -> Column:
-    """Bytes of the largest command."""
-    return F.coalesce(F.max(F.octet_length("command")), F.lit(0))
+def _unexpected(folded: DataFrame) -> tuple[DataFrame, checks.Found]:
+    """The entries that a fold gave back, and what is unusual about them."""
+    entries = of_kind(folded, sequence.UNEXPECTED)
+    return entries, checks.look(entries)
+
+
+def _as(frame: DataFrame, columns: Mapping[str, str], tag: int) -> DataFrame:
+    """Rows in columns of entries, as far as they have them."""
+    named = [F.col(own).alias(name) for name, own in columns.items() if own in frame.columns]
+    return frame.select("group_name", F.lit(tag).alias("tag"), *named)
 
 
 def _shaped(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
@@ -271,6 +282,4 @@ def _shaped(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     return frame.select(*[(F.col(n) if n in held else F.lit(None)).cast(kind).alias(n) for n, kind in types.items()])
 
 
-_ENTRY = ("log_index", "log_term", "required_meta_index", "watermark", "received_height")
-_WAITED = ("group_name", *_ENTRY, "type", "table_id", "user_id", "command")
 _PACKED_META, _PACKED_SHARDS, _PACKED_ROWS = (spark_ddl(packed(fold.KINDS)) for fold in (meta_fold, shard_fold, row_fold))

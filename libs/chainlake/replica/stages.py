@@ -1,5 +1,6 @@
 """The stages of a replica: deliveries to commands, commands to its state, and from that to its health."""
 
+from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
 from chainlake.errors import BrokenPromise
@@ -10,6 +11,8 @@ from chainlake.replica.invariants import replica_problems
 from chainlake.replica.parts import parts
 from chainlake.replica.silver import silver
 
+NO_DICTIONARY = {f"parquet.enable.dictionary#{name}": "false" for name in ("command", "row", "row_key", "primary_key")}
+"""No two commands or rows are alike: a dictionary of them is made to be thrown away."""
 SMALL_ROW_GROUPS = {"parquet.block.size": str(2 << 20)}
 """So that of what waits only the part is read that Meta satisfies."""
 SILVER = tuple(
@@ -21,7 +24,15 @@ SILVER = tuple(
 def replica_stages() -> tuple[Stage, ...]:
     """From entries to the state of a replica."""
     return (
-        Stage("bronze.replica", "raft", ("bronze.commands",), ("raw.replica",), bronze, max_blocks=100_000),
+        Stage(
+            "bronze.replica",
+            "raft",
+            ("bronze.commands",),
+            ("raw.replica",),
+            bronze,
+            max_blocks=100_000,
+            write_settings=NO_DICTIONARY,
+        ),
         Stage(
             "silver.replica",
             "raft",
@@ -29,7 +40,7 @@ def replica_stages() -> tuple[Stage, ...]:
             ("bronze.replica",),
             silver,
             max_blocks=100_000,
-            write_settings=SMALL_ROW_GROUPS,
+            write_settings=SMALL_ROW_GROUPS | NO_DICTIONARY,
             verify=replica_problems,
         ),
         Stage("gold.replica", "raft", ("gold.replica_health",), ("silver.replica",), gold, max_blocks=100_000),
@@ -42,11 +53,17 @@ def bronze(batch: Batch) -> Output:
     entries = batch.read("raw.transactions").select("_height", "tx_index", "payload")
     count = parts(batch, "raw.replica", "raw.transactions")
     entries = entries.repartition(count, "_height", "tx_index") if count > 1 else entries
-    commands = batch.keep(entries.mapInArrow(decode.decode_entries, spark_ddl(decode.SCHEMA)))
-    wrong = commands.filter("error IS NOT NULL").agg(F.min(F.struct("_height", "tx_index", "error"))).collect()[0][0]
-    if wrong is not None:
-        raise BrokenPromise(f"{chain}: entry {wrong[1]} of delivery {wrong[0]}: {wrong[2]}", height=wrong[0])
-    return Output({"bronze.commands": commands.withColumn("_chain", F.lit(chain))})
+    commands = entries.mapInArrow(decode.decode_entries, spark_ddl(decode.SCHEMA))
+    seen = Observation()
+    told = commands.observe(seen, F.count("error").alias("wrong")).filter("error IS NULL")
+
+    def check() -> None:
+        if seen.get["wrong"]:
+            first = commands.filter("error IS NOT NULL").agg(F.min(F.struct("_height", "tx_index", "error")))
+            height, tx_index, error = first.collect()[0][0]
+            raise BrokenPromise(f"{chain}: entry {tx_index} of delivery {height}: {error}", height=height)
+
+    return Output({"bronze.commands": told.withColumn("_chain", F.lit(chain))}, check=check)
 
 
 def gold(batch: Batch) -> Output:
