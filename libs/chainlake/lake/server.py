@@ -63,6 +63,7 @@ def spark_settings(home: Home) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.compression.codec": "zstd",
         "spark.sql.adaptive.enabled": "false",  # plans again after each exchange: a third of the time of a small query
+        "spark.sql.codegen.cache.maxEntries": "1000",  # a pipeline has more queries than the usual 100, and would compile again
         "spark.sql.shuffle.partitions": os.environ.get("LAKE_SHUFFLE_PARTITIONS", "2"),
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.databricks.delta.snapshotPartitions": "1",
