@@ -172,12 +172,12 @@ def agree(state: State | None, delivery: Delivery, history: History) -> Agreemen
         case = _case(state, *base, start == len(marks))
         if case != REWOUND:
             return Agreement(case, start, base)
-        if base[0] < state.minipool_gen - 1 and (beyond := _beyond(state, delivery, history)):
+        if base[0] < state.minipool_gen - 1 and (beyond := _beyond(state, delivery, start)):
             return beyond
         if _is_gone(state, history, base[0] + 1, marks):
             return _flagged(delivery)
         return Agreement(case, start, base)
-    if beyond := _beyond(state, delivery, history):
+    if beyond := _beyond(state, delivery, 0):
         return beyond
     first = marks[0]
     if first.problem:
@@ -217,24 +217,12 @@ def _holds(state: State, history: History, number: int, hash_: bytes) -> bool:
     return (number, hash_) == (state.minipool_gen - 1, state.prev_miniblock_hash) or history.held(number, hash_)
 
 
-def _beyond(state: State, delivery: Delivery, history: History) -> Agreement | None:
-    """Where an answer goes on beyond our head: what is between is gone. A recording may show miniblocks of before too, of another
-    gap; as long as these are ours, or older than our first, they say nothing of another branch."""
-    for at, mark in enumerate(delivery.marks):
-        if mark.number > state.minipool_gen:
-            gap = Gap(state.minipool_gen, mark.number, TRIMMED if delivery.live else NOT_RECORDED)
-            return Agreement(FOLLOWS, at, None, gap)
-        if delivery.live or mark.problem or _is_other(state, history, mark):
-            return None
-    return None
-
-
-def _is_other(state: State, history: History, mark: Mark) -> bool:
-    """A miniblock where we know of another, or begin to."""
-    if _holds(state, history, mark.number, mark.hash):
-        return False
-    is_genesis = mark.number == 0 and state.genesis_hash is not None
-    return is_genesis or mark.number >= state.first_miniblock or history.knows(mark.number)
+def _beyond(state: State, delivery: Delivery, at: int) -> Agreement | None:
+    """An answer that goes on beyond our head: what is between is gone. A recording may show some of ours before that."""
+    first = delivery.marks[at].number
+    if first <= state.minipool_gen or (at and delivery.live):
+        return None
+    return Agreement(FOLLOWS, at, None, Gap(state.minipool_gen, first, TRIMMED if delivery.live else NOT_RECORDED))
 
 
 def _is_gone(state: State, history: History, low: int, marks: Sequence[Mark]) -> bool:
