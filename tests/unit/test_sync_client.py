@@ -200,6 +200,15 @@ def test_when_nobody_is_there_the_rest_are_refused_without_asking(servers: list[
         again.get_stream(ID)
 
 
+def test_pauses_stay_short_however_often_a_node_is_asked_again(servers: list[RiverServer]) -> None:
+    pauses: list[float] = []
+    asked = client(servers[:1], pauses, retries=1_100)
+    servers[0].stop()
+    with pytest.raises(Refused, match="cannot be reached"):
+        asked.get_stream(ID)
+    assert len(pauses) == 1_100 and 10 <= min(pauses[10:]) <= max(pauses) <= 20
+
+
 def test_each_node_is_asked_no_faster_than_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chainlake.sync.turns.time", SimpleNamespace(monotonic=lambda: 5.0))  # all come in one moment
     waits: list[float] = []
