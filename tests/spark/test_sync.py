@@ -112,6 +112,42 @@ def test_recordings_are_delivered_like_live_streams(
     assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
 
 
+def test_an_unsound_event_of_a_minipool_is_quarantined_alone_and_comes_with_its_miniblock(
+    full_lake: Lake, chain: str, tmp_path: Path
+) -> None:
+    node = StreamNode(2)
+    bad, good = node.streams
+    for stream_id in node.streams:
+        node.grow(stream_id, 2, minipool=2)
+    events = {stream_id: [one[2:34] for one in stream.minipool] for stream_id, stream in node.streams.items()}
+    record(node, tmp_path / "a" / "1")
+    answer = tmp_path / "a" / "1" / f"{bad.hex()}.bin"
+    answer.write_bytes(answer.read_bytes().replace(b"message", b"massage", 1))
+    full_lake.ingest(chain, "river", str(tmp_path / "a"))
+    for stage in STAGES[1:]:
+        full_lake.run_stage(stage, chains=chain)
+    (held,) = full_lake.table("gold.sync_quarantine", chain=chain).collect()
+    assert (bytes(held["stream_id"]), held["tx_index"], held["event_index"], bytes(held["hash"])) == (bad, -1, 0, events[bad][0])
+    pools = full_lake.table("gold.notifications", chain=chain).filter("minipool").orderBy("offset").collect()
+    assert {bytes(row["event_hash"]) for row in pools} == {events[bad][1], *events[good]}
+    assert full_lake.table("gold.stream_sync_state", chain=chain).filter("stopped IS NOT NULL").count() == 0
+    for stream in node.streams.values():
+        stream.make_miniblock()
+    record(node, tmp_path / "a" / "2")
+    for stage in STAGES:
+        full_lake.run_stage(stage, chains=chain)
+    notes = full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect()
+    assert [bytes(row["event_hash"]) for row in notes[len(notes) - 1 :]] == [events[bad][0]], "the one that was still missing"
+    assert delivery_problems(full_lake, chain) == []
+
+
+def record(node: StreamNode, folder: Path) -> None:
+    """A pass over all streams of a node."""
+    folder.mkdir(parents=True)
+    for stream_id in node.streams:
+        (folder / f"{stream_id.hex()}.bin").write_bytes(node.answer(stream_id))
+
+
 def test_every_case_at_once_against_live_nodes(lab: Lab, home: Home) -> None:
     ids, node = lab.ids, lab.node
     lab.follow()

@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from itertools import pairwise
 from types import SimpleNamespace
 
 import pytest
@@ -77,6 +78,54 @@ def test_an_empty_page_is_unavailable(servers: list[RiverServer]) -> None:
     with pytest.raises(Refused, match="without the miniblocks from 13 on"):
         client(servers, pauses, retries=3).get_miniblocks(ID, 13, 20)
     assert len(pauses) == 3
+
+
+class Silent(StreamNode):
+    """A node that gives nothing in place of what it has trimmed, and does not say so."""
+
+    def page(self, stream_id: bytes, start: int, end: int) -> bytes:
+        return b"" if start < self.streams[stream_id].trimmed else super().page(stream_id, start, end)
+
+
+def test_a_stream_is_followed_without_its_genesis_only_if_every_node_was_heard() -> None:
+    silent = Silent()
+    silent.create(ID)
+    silent.grow(ID, 12)
+    silent.streams[ID].trim(9)
+    made = [RiverServer(silent).start() for _ in range(2)]
+    try:
+        made[1].failing = 99
+        with pytest.raises(Refused, match=r"without the miniblocks from 0 on; .* unavailable"):
+            Synced().sync(client(made, retries=1), ID)
+        made[1].failing = 0
+        synced = Synced()
+        synced.sync(client(made, retries=1), ID)
+        assert synced.state is not None and (synced.state.minipool_gen, synced.state.genesis_hash) == (13, None)
+        assert [note[0] for note in synced.notes] == [10, 10, 11, 11, 12, 12] and synced.gaps == []
+    finally:
+        for server in made:
+            server.stop()
+
+
+def test_what_was_fetched_of_a_gap_is_kept_when_the_nodes_fail_inside_it(node: StreamNode, servers: list[RiverServer]) -> None:
+    asked, synced = client(servers, retries=0), Synced()
+    synced.sync(asked, ID)
+    node.grow(ID, 30)
+    full, node.page_limit = node.page, 7
+
+    def broken(stream_id: bytes, start: int, end: int) -> bytes:
+        return b"" if start >= 27 else full(stream_id, start, end)
+
+    node.page = broken  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(Refused, match="without the miniblocks from 27 on"):
+            synced.sync(asked, ID)
+        assert synced.state is not None and synced.state.minipool_gen == 27 and len(synced.raw) == 2, "nothing is fetched twice"
+    assert synced.gaps == [], "nobody said that it is gone"
+    node.page = full  # type: ignore[method-assign]
+    synced.sync(asked, ID)
+    assert synced.events == [e.hash for one in node.streams[ID].miniblocks[10:] for e in Block(one.raw).opened.events]
+    assert all(note[3] for note in synced.notes)
 
 
 def test_a_node_that_has_trimmed_or_damaged_its_history_is_bettered_by_the_other(node: StreamNode) -> None:
@@ -151,6 +200,15 @@ def test_when_nobody_is_there_the_rest_are_refused_without_asking(servers: list[
         again.get_stream(ID)
 
 
+def test_pauses_stay_short_however_often_a_node_is_asked_again(servers: list[RiverServer]) -> None:
+    pauses: list[float] = []
+    asked = client(servers[:1], pauses, retries=1_100)
+    servers[0].stop()
+    with pytest.raises(Refused, match="cannot be reached"):
+        asked.get_stream(ID)
+    assert len(pauses) == 1_100 and 10 <= min(pauses[10:]) <= max(pauses) <= 20
+
+
 def test_each_node_is_asked_no_faster_than_its_rate(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chainlake.sync.turns.time", SimpleNamespace(monotonic=lambda: 5.0))  # all come in one moment
     waits: list[float] = []
@@ -199,24 +257,75 @@ def test_pages_are_asked_for_only_where_there_is_a_gap(node: StreamNode, servers
     assert calls == {"GetStream": 1} and len(synced.raw) == 3
 
 
-NOT_UNDERSTOOD: tuple[tuple[str, dict[str, object]], ...] = (
-    ("nonsense", {}),
-    ("trim", {}),
-    ("grow", {"stream": "20aa"}),
-    ("grow", {"miniblocks": "many"}),
-    ("fail", {"requests": -1}),
-    ("slow", {"seconds": -1}),
-    ("slow", {"seconds": "nan"}),
-    ("settings", {"page_limit": 0}),
+NOT_UNDERSTOOD: tuple[tuple[str, object, str], ...] = (
+    ("nonsense", {}, "there is no control 'nonsense': there are streams, grow"),
+    ("restore", {}, "there is no backup to go back to"),
+    ("trim", {}, "before is 'None': a number from 0"),
+    ("trim", {"before": -5}, "before is '-5'"),
+    ("grow", {"stream": "20aa"}, "there is no stream 20aa"),
+    ("grow", {"stream": 12}, "stream is '12': an id of 1 to 64 bytes in hex"),
+    ("grow", {"miniblocks": "many"}, "miniblocks is 'many'"),
+    ("grow", {"miniblocks": 1.5}, "a whole number"),
+    ("grow", {"miniblock": 3}, "grow knows no 'miniblock': it takes stream, miniblocks, events, minipool"),
+    ("create", {"stream": ""}, "an id of 1 to 64 bytes in hex"),
+    ("create", {"stream": "20" * 65}, "an id of 1 to 64 bytes in hex"),
+    ("fail", {"requests": -1}, "requests is '-1'"),
+    ("fail", {"requests": True}, "requests is 'True'"),
+    ("slow", {"seconds": -1}, "a number from 0"),
+    ("slow", {"seconds": float("nan")}, "seconds is 'nan'"),
+    ("slow", {"secnds": 2}, "slow knows no 'secnds': it takes seconds"),
+    ("settings", {"page_limit": 0, "earlier": 1}, "a number from 1"),
+    ("damage", {"miniblock": 3}, "damage is done to one stream"),
+    ("damage", {"stream": ID.hex(), "miniblock": -1}, "miniblock is '-1'"),
+    ("damage", {"stream": ID.hex(), "miniblock": 99}, "there is no miniblock 99: the last is 12"),
+    ("mend", {"stream": ID.hex()}, "mend knows no 'stream': it takes nothing"),
+    ("grow", [], "with a JSON object"),
+    ("grow", "{", "with a JSON object"),
 )
 
 
-def test_controls_refuse_what_they_do_not_understand(servers: list[RiverServer]) -> None:
-    for what, given in NOT_UNDERSTOOD:
-        with pytest.raises(urllib.error.HTTPError, match="400"):
+def test_controls_refuse_what_they_do_not_understand_and_change_nothing(node: StreamNode, servers: list[RiverServer]) -> None:
+    before, settings = node.answer(ID), (node.page_limit, node.earlier)
+    for what, given, message in NOT_UNDERSTOOD:
+        with pytest.raises(urllib.error.HTTPError, match="400") as refusal:
             post(servers[0], what, given)
-    with pytest.raises(BadInput, match="there is no control"):
-        servers[0].control("nonsense", {})
+        assert message in json.loads(refusal.value.read())["error"], (what, given)
+    for body in (b"{", b"\xff", b"[" * 100_000):
+        with pytest.raises(urllib.error.HTTPError, match="400") as refusal:
+            urllib.request.urlopen(f"{servers[0].url}/control/grow", body, timeout=5)
+        assert "the body is not JSON" in json.loads(refusal.value.read())["error"]
+    for path in ("/control/restore", "/control/grow", "/"):
+        with pytest.raises(urllib.error.HTTPError, match="405"):
+            urllib.request.urlopen(servers[0].url + path, timeout=5)
+    assert (node.answer(ID), (node.page_limit, node.earlier)) == (before, settings) and not servers[0].failing
+    with urllib.request.urlopen(f"{servers[0].url}/control/streams", timeout=5) as listed:
+        assert json.load(listed) == {ID.hex(): {"miniblocks": 13, "snapshot": 10, "trimmed": 0, "minipool": 0}}
+
+
+def test_what_was_damaged_is_mended_wherever_it_is_and_nothing_else(node: StreamNode, servers: list[RiverServer]) -> None:
+    stream, server = node.streams[ID], servers[0]
+    node.grow(ID, 1, events=0)
+    good = list(stream.miniblocks)
+    server.control("damage", {"stream": ID.hex(), "miniblock": 3})
+    server.control("backup", {})
+    for _ in range(2):
+        server.control("damage", {"stream": ID.hex(), "miniblock": 12})
+    with pytest.raises(BadInput, match="miniblock 13 has no event to change"):
+        server.control("damage", {"stream": ID.hex(), "miniblock": 13})
+    assert [at for at, one in enumerate(stream.miniblocks) if Block(one.raw).opened.problem] == [3, 12]
+    server.control("mend", {})
+    assert stream.miniblocks == good
+    server.control("restore", {})
+    assert Block(node.streams[ID].miniblocks[3].raw).opened.problem, "as it was when it was kept"
+    server.control("create", {"stream": ID.hex()})
+    server.control("grow", {"miniblocks": 14})
+    server.control("mend", {})
+    new = [Block(one.raw).opened for one in node.streams[ID].miniblocks]
+    assert len(new) == 15 and not any(one.problem for one in new)
+    assert all(one.prev_hash == before.hash for before, one in pairwise(new)), "nothing old came back"
+    server.control("restore", {})
+    server.control("mend", {})
+    assert node.streams[ID].miniblocks == good
 
 
 def post(server: RiverServer, what: str, given: object) -> None:

@@ -161,7 +161,6 @@ def test_a_stream_that_went_back_to_before_what_stopped_it_goes_on() -> None:
 def test_walking_back_over_what_cannot_be_read_ends_with_a_refusal() -> None:
     node = node_with(21, page_limit=3)
     synced = synced_with(node)
-    node.restore()
     node.create(ID)
     node.grow(ID, 24)
     for number in range(10, 20):

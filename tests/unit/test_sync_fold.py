@@ -213,5 +213,7 @@ def test_streams_are_followed_once_each_and_must_be_given(tmp_path: Path) -> Non
         stream_ids({"streams": str(tmp_path / "missing")})
     with pytest.raises(BadInput, match="ftp"):
         format_of("river").expand("http://127.0.0.1:1,ftp://127.0.0.1:2")
-    with pytest.raises(BadInput, match="a whole number is expected"):
-        check_options("river", {"page_size": "many"})
+    for name in ("page_size", "max_gap_commit", "timeout"):
+        for value in ("many", "0", "-1", "1.5"):
+            with pytest.raises(BadInput, match=f"option {name} is '{value}': a whole number of 1 or more is expected"):
+                check_options("river", {name: value})

@@ -226,6 +226,53 @@ def test_what_was_not_recorded_between_two_pages_is_a_gap_too_and_the_rest_is_de
     assert outcome.state is not None and (outcome.state.minipool_gen, outcome.state.first_miniblock) == (15, 14)
 
 
+def marks_of(node: StreamNode, *numbers: int) -> tuple[Mark, ...]:
+    opened = [open_miniblock(node.streams[ID].miniblocks[number].raw) for number in numbers]
+    return tuple(Mark(at, one.number, one.hash, one.prev_hash, one.has_snapshot) for at, one in enumerate(opened))
+
+
+def recorded(line: tuple[Mark, ...], marks: tuple[Mark, ...], own: int) -> rules.Outcome:
+    """What becomes of a stream that was delivered from 10 to 19, by its whole history and by what Spark looks up of it alike."""
+    state = State(20, line[19].hash, 10, 10, line[0].hash)
+    known = {mark.number: {mark.hash} for mark in (line[0], *line[10:20])}
+    looked_up = {number for mark in marks for number in (mark.number, mark.number - 1)}
+    outcome = advance(state, Delivery(marks, own), Held(known))
+    assert advance(state, Delivery(marks, own), Held({one: known[one] for one in known.keys() & looked_up})) == outcome
+    return outcome
+
+
+@pytest.mark.parametrize("before", [(12, 13), (16, 17, 18), (2, 3, 12, 13)])
+def test_recorded_pages_of_before_do_not_hide_what_was_not_recorded_after_our_head(before: tuple[int, ...]) -> None:
+    node = node_with(40)
+    outcome = recorded(marks_of(node, *range(20)), marks_of(node, *before, 30, 31), own=len(before))
+    assert outcome.case == "follows" and outcome.gaps == (rules.Gap(20, 30, rules.NOT_RECORDED),)
+    flags = [(one.mark.number, one.historical, one.duplicate) for one in outcome.delivered]
+    assert flags == [(30, True, False), (31, True, False)]
+    assert outcome.state is not None and (outcome.state.first_miniblock, outcome.state.reset_reason) == (30, None)
+
+
+def test_recorded_pages_of_another_branch_are_delivered_whatever_was_not_recorded_behind_them() -> None:
+    node = node_with(12)
+    node.back_up()
+    node.grow(ID, 7)
+    line = marks_of(node, *range(20))
+    node.restore()
+    node.grow(ID, 27)
+    outcome = recorded(line, marks_of(node, 12, 13, 30), own=2)
+    assert outcome.case == "rewound" and [one.mark.number for one in outcome.delivered] == [13, 30]
+    assert outcome.gaps == (rules.Gap(14, 30, rules.NOT_RECORDED),)
+    outcome = recorded(line, marks_of(node, 11, 12, 20, 21), own=2)
+    flags = [(one.mark.number, one.duplicate) for one in outcome.delivered]
+    assert outcome.case == "rewound" and flags == [(20, False), (21, False)]
+    assert outcome.gaps == (rules.Gap(13, 20, rules.NOT_RECORDED),)
+    outcome = recorded(line, marks_of(node, 2, 3, 30), own=2)
+    assert [one.mark.number for one in outcome.delivered] == [2, 3, 30], "older than our first: nobody can tell whose they are"
+    node.create(ID)
+    node.grow(ID, 30)
+    outcome = recorded(line, marks_of(node, 0, 1, 30), own=2)
+    assert outcome.case == "recreated" and [one.mark.number for one in outcome.delivered] == [0, 1, 30]
+
+
 def test_a_recorded_answer_that_was_out_of_order_is_delivered_from_its_snapshot() -> None:
     marks = tuple(Mark(at, 10 + at, bytes([at]) * 32, bytes([at - 1]) * 32 if at else b"", at == 1) for at in range(4))
     for index, first in ((0, 10), (1, 11), (3, 11), (9, 10)):

@@ -190,6 +190,8 @@ def _demo(given: argparse.Namespace) -> int:
     from chainlake.demo.write import write_demo
     from chainlake.lake.home import find_home
 
+    if given.domain == "river" and not given.serve:
+        raise BadInput("'river' is not a domain: lake demo sync writes recordings, lake demo river --serve serves streams")
     directory = Path(given.to) if given.to else find_home(given.home).demo
     if given.serve:
         return _serve_demo(given, directory)
@@ -208,6 +210,8 @@ def _serve_demo(given: argparse.Namespace, directory: Path) -> int:
 
     if given.domain not in ("river", "sync"):
         raise BadInput("only streams can be served: lake demo river --serve")
+    if given.size or given.json:
+        raise BadInput(f"{'--size' if given.size else '--json'} does not go with --serve: --streams N says how many streams")
     port, streams = parse_number(given.port, "port"), parse_number(given.streams, "streams")
     if not 0 <= port < 1 << 16 or not 1 <= streams <= 100_000:
         raise BadInput(f"port {port}, streams {streams}: a port up to 65535 and 1 to 100000 streams are expected")

@@ -3,6 +3,7 @@
 import random
 
 from chainlake.demo.river import SNAPSHOT_EVERY, Stream
+from chainlake.errors import BadInput
 from chainlake.sources import wire
 from chainlake.sync.messages import Answer, read_answer
 from chainlake.sync.miniblock import Block
@@ -18,7 +19,7 @@ class StreamNode:
         self.earlier = 0
         self._snapshot_every = snapshot_every
         self._rng = random.Random(f"node {seed}")
-        self._backup: dict[bytes, Stream] = {}
+        self._backup: dict[bytes, Stream] | None = None
         for _ in range(streams):
             self.create(b"\x20" + self._rng.randbytes(31))
 
@@ -46,6 +47,8 @@ class StreamNode:
 
     def restore(self) -> None:
         """Go back to the backup. What comes after it will differ from what came after it before."""
+        if self._backup is None:
+            raise BadInput("there is no backup to go back to: make one first (POST /control/backup)")
         self.streams = {stream_id: stream.backup() for stream_id, stream in self._backup.items()}
         for stream in self.streams.values():
             stream.rng = random.Random(self._rng.random())

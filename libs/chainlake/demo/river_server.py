@@ -5,6 +5,7 @@ It speaks the Connect protocol of river's stream service. What it does is steere
 """
 
 import json
+import re
 import sys
 import threading
 import time
@@ -16,14 +17,28 @@ from pathlib import Path
 from typing import Any
 
 from chainlake.demo import write_pieces
-from chainlake.demo.river import Miniblock
+from chainlake.demo.river import Miniblock, Stream
 from chainlake.demo.river_node import StreamNode
 from chainlake.errors import BadInput
 from chainlake.sources import wire
 from chainlake.sync.service import Refused
 
-SERVICE = "/river.StreamService/"
-MAX_BODY, MOST = 1 << 20, 100_000
+SERVICE, STREAMS = "/river.StreamService/", "/control/streams"
+MAX_BODY, MOST, LONGEST_ID = 1 << 20, 100_000, 64
+FIELDS: dict[str, tuple[str, ...]] = {
+    "streams": (),
+    "grow": ("stream", "miniblocks", "events", "minipool"),
+    "create": ("stream",),
+    "trim": ("stream", "before"),
+    "backup": (),
+    "restore": (),
+    "fail": ("requests",),
+    "slow": ("seconds",),
+    "settings": ("page_limit", "earlier"),
+    "damage": ("stream", "miniblock"),
+    "mend": (),
+}
+"""What each control takes."""
 
 
 class RiverServer(ThreadingHTTPServer):
@@ -39,7 +54,7 @@ class RiverServer(ThreadingHTTPServer):
         self.calls: Counter[str] = Counter()
         self.failing = 0
         self.slow = 0.0
-        self._damaged: dict[tuple[bytes, int], Miniblock] = {}
+        self._damaged: list[tuple[Miniblock, Miniblock]] = []
 
     @property
     def url(self) -> str:
@@ -68,19 +83,19 @@ class RiverServer(ThreadingHTTPServer):
             "trim": self._trim,
             "backup": lambda _: self.node.back_up(),
             "restore": lambda _: self.node.restore(),
-            "fail": lambda one: setattr(self, "failing", int(_number(one, "requests", 1))),
+            "fail": lambda one: setattr(self, "failing", _whole(one, "requests", 1)),
             "slow": lambda one: setattr(self, "slow", _number(one, "seconds", 0)),
             "settings": self._settings,
             "damage": self._damage,
             "mend": lambda _: self._mend(),
         }
         if what not in actions:
-            raise BadInput(f"there is no control {what!r}: there are {', '.join(actions)}")
-        try:
-            with self.lock:
-                return actions[what](given)
-        except (KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
-            raise BadInput(f"{what} cannot be done with {str(given)[:200]}: {type(error).__name__} {error}") from None
+            raise BadInput(f"there is no control {what[:40]!r}: there are {', '.join(actions)}")
+        if unknown := sorted(set(given) - set(FIELDS[what])):
+            known = ", ".join(FIELDS[what]) or "nothing"
+            raise BadInput(f"{what} knows no {unknown[0][:40]!r}: it takes {known}")
+        with self.lock:
+            return actions[what](given)
 
     def answer(self, method: str, body: bytes) -> bytes:
         """The answer to a call of the service, as bytes of protobuf."""
@@ -99,7 +114,14 @@ class RiverServer(ThreadingHTTPServer):
 
     def _ids(self, given: dict[str, Any]) -> list[bytes]:
         """The streams that a request means: `stream`, else all. A new one is made by `create` of its id."""
-        return [bytes.fromhex(given["stream"])] if "stream" in given else list(self.node.streams)
+        return [_stream_id(given)] if "stream" in given else list(self.node.streams)
+
+    def _known(self, given: dict[str, Any]) -> list[Stream]:
+        """The same, if all of them are there."""
+        ids = self._ids(given)
+        if missing := [one for one in ids if one not in self.node.streams]:
+            raise BadInput(f"there is no stream {missing[0].hex()}: GET /control/streams lists those that are")
+        return [self.node.streams[one] for one in ids]
 
     def _streams(self, _: dict[str, Any]) -> dict[str, Any]:
         return {
@@ -113,32 +135,43 @@ class RiverServer(ThreadingHTTPServer):
         }
 
     def _grow(self, given: dict[str, Any]) -> None:
-        for stream_id in self._ids(given):
-            self.node.grow(stream_id, *(int(_number(given, *one)) for one in (("miniblocks", 1), ("events", 2), ("minipool", 0))))
+        counts = [_whole(given, *one) for one in (("miniblocks", 1), ("events", 2), ("minipool", 0))]
+        for stream in self._known(given):
+            self.node.grow(stream.stream_id, *counts)
 
     def _create(self, given: dict[str, Any]) -> None:
         for stream_id in self._ids(given):
             self.node.create(stream_id)
 
     def _trim(self, given: dict[str, Any]) -> None:
-        for stream_id in self._ids(given):
-            self.node.streams[stream_id].trim(int(given["before"]))
+        before = _whole(given, "before")
+        for stream in self._known(given):
+            stream.trim(before)
 
     def _settings(self, given: dict[str, Any]) -> None:
-        self.node.page_limit = int(_number(given, "page_limit", self.node.page_limit, 1))
-        self.node.earlier = int(_number(given, "earlier", self.node.earlier))
+        limit, earlier = _whole(given, "page_limit", self.node.page_limit, 1), _whole(given, "earlier", self.node.earlier)
+        self.node.page_limit, self.node.earlier = limit, earlier
 
     def _damage(self, given: dict[str, Any]) -> None:
         """Change a byte in an event of a miniblock."""
-        (stream_id,) = self._ids(given)
-        blocks, number = self.node.streams[stream_id].miniblocks, int(given["miniblock"])
-        good = self._damaged.setdefault((stream_id, number), blocks[number])
-        blocks[number] = Miniblock(good.raw.replace(b"message", b"massage", 1), good.hash)
+        if "stream" not in given:
+            raise BadInput('damage is done to one stream: give {"stream": "20…", "miniblock": N}')
+        (stream,), number = self._known(given), _whole(given, "miniblock")
+        if number >= len(stream.miniblocks):
+            raise BadInput(f"there is no miniblock {number}: the last is {len(stream.miniblocks) - 1}")
+        there = stream.miniblocks[number]
+        good = next((good for bad, good in self._damaged if bad is there), there)
+        bad = Miniblock(good.raw.replace(b"message", b"massage", 1), good.hash)
+        if bad == good:
+            raise BadInput(f"miniblock {number} has no event to change: take another")
+        stream.miniblocks[number] = bad
+        self._damaged.append((bad, good))
 
     def _mend(self) -> None:
-        for (stream_id, number), good in self._damaged.items():
-            self.node.streams[stream_id].miniblocks[number] = good
-        self._damaged.clear()
+        """Change back what was damaged, wherever it is now: a stream may have been restored or made anew since."""
+        good = {id(bad): good for bad, good in self._damaged}
+        for stream in self.node.streams.values():
+            stream.miniblocks = [good.get(id(one), one) for one in stream.miniblocks]
 
 
 def serve(streams: int, host: str, port: int, streams_file: Path) -> RiverServer:
@@ -161,12 +194,27 @@ def serve_alone(streams: int, pipe: Connection) -> None:
     server.serve_forever()
 
 
-def _number(given: dict[str, Any], name: str, default: float, least: int = 0) -> float:
+def _stream_id(given: dict[str, Any]) -> bytes:
+    """The stream that a control request names."""
+    text = given["stream"]
+    if not isinstance(text, str) or not re.fullmatch(f"(?:[0-9a-fA-F]{{2}}){{1,{LONGEST_ID}}}", text):
+        raise BadInput(f"stream is {str(text)[:140]!r}: an id of 1 to {LONGEST_ID} bytes in hex is expected")
+    return bytes.fromhex(text)
+
+
+def _number(given: dict[str, Any], name: str, default: float | None = None, least: int = 0) -> float:
     """A number of a control request."""
-    value = float(given.get(name, default))
-    if not least <= value <= MOST:
-        raise BadInput(f"{name} is {value:g}: a number from {least} to {MOST} is expected")
+    value = given.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= MOST:
+        raise BadInput(f"{name} is {str(value)[:40]!r}: a number from {least} to {MOST} is expected")
     return value
+
+
+def _whole(given: dict[str, Any], name: str, default: int | None = None, least: int = 0) -> int:
+    value = _number(given, name, default, least)
+    if value != int(value):
+        raise BadInput(f"{name} is {value:g}: a whole number is expected")
+    return int(value)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -175,6 +223,9 @@ class _Handler(BaseHTTPRequestHandler):
     server: RiverServer
 
     def do_GET(self) -> None:
+        if self.path != STREAMS:
+            self._send(405, "application/json", json.dumps({"error": f"GET {STREAMS}, or POST: see docs/sync.md"}).encode())
+            return
         self._control("{}")
 
     def do_POST(self) -> None:
@@ -208,7 +259,10 @@ class _Handler(BaseHTTPRequestHandler):
             if what == self.path or not isinstance(given, dict):
                 raise BadInput("POST /control/<what> with a JSON object")
             answer = self.server.control(what, given)
-        except (BadInput, ValueError) as error:
+        except (ValueError, RecursionError) as error:
+            self._send(400, "application/json", json.dumps({"error": f"the body is not JSON: {error}"}).encode())
+            return
+        except BadInput as error:
             self._send(400, "application/json", json.dumps({"error": str(error)}).encode())
             return
         self._send(200, "application/json", json.dumps(answer if answer is not None else {"done": what}).encode())

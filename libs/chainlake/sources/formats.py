@@ -108,14 +108,11 @@ _NUMBERS = (
     "mask",
     "network_start",
     "byron_slots",
-    "page_size",
     "rate",
-    "max_gap_commit",
-    "timeout",
     "chain_id",
     "retries",
 )
-_COUNTS = ("batch", "max_response")
+_COUNTS = ("batch", "max_response", "page_size", "max_gap_commit", "timeout")
 _NAMED = ("comet",)
 """Kinds whose chain id is a name."""
 _SHAPES = {

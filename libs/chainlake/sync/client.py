@@ -31,13 +31,13 @@ from chainlake.sync.messages import (
     read_answer,
 )
 from chainlake.sync.miniblock import Block
-from chainlake.sync.service import LAGS, NEW, Judge, Refused, anything
+from chainlake.sync.service import LAGS, NEW, Judge, Missing, Refused, anything
 from chainlake.sync.turns import Turns
 
 SERVICE = "/river.StreamService/"
 MAX_RESPONSE = 256 << 20
 SILENT_SECONDS, UNHEARD, MOST_JUMPS = 30.0, 32, 8
-FAR = 1 << 62
+FAR, DOUBLINGS = 1 << 62, 16
 FINAL_CODES = ("not_found", "invalid_argument", "unauthenticated", "permission_denied", "unimplemented", "failed_precondition")
 
 Found = TypeVar("Found")
@@ -51,6 +51,10 @@ class Asking:
     rate: float | None = None
     timeout: float = 30.0
     retries: int = 4
+
+
+class Empty(Passing):
+    """A node that was heard, and did not give what was asked for."""
 
 
 class Final(Exception):
@@ -127,7 +131,7 @@ class ConnectClient:
             if not page and begins >= end:
                 raise Doubtful(f"has no miniblocks before {begins}", begins, begins)
             if not page:
-                raise Passing(f"answered without the miniblocks from {start} on")
+                raise Empty(f"answered without the miniblocks from {start} on")
             if reason := unsound(page):
                 raise Doubtful(reason, page, FAR)
             first = page[0].opened.number
@@ -152,7 +156,7 @@ class ConnectClient:
         for tries in range(1, self._how.retries + 2):
             waits: list[float] = []
             doubtful: dict[int, Doubtful] = {}
-            final = 0
+            final = without = 0
             for number in self._order():
                 node = self._nodes[number]
                 try:
@@ -161,9 +165,10 @@ class ConnectClient:
                     doubtful[number] = doubt
                     said[number] = f"{node.shown} {doubt}"
                 except Final as meant:
-                    final += 1
+                    final, without = final + 1, without + 1
                     said[number] = f"{node.shown} {meant}"
                 except Passing as problem:
+                    without += isinstance(problem, Empty)
                     waits.append(problem.wait or 0.0)
                     said[number] = f"{node.shown} {problem}"
                 except Unavailable as problem:
@@ -175,10 +180,11 @@ class ConnectClient:
             if final == len(self._nodes):
                 break
             if tries <= self._how.retries:
-                backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1)) * random.uniform(0.5, 1.0)
+                backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries - 1, DOUBLINGS)) * random.uniform(0.5, 1.0)
                 self._pause(min(LONGEST_PAUSE, max([backoff, *waits])))
         self._unheard += all(until > time.monotonic() for until in self._silent_until)
-        raise Refused("; ".join(said[number] for number in sorted(said)) or "there is no node")
+        refused = Missing if without == len(self._nodes) else Refused
+        raise refused("; ".join(said[number] for number in sorted(said)) or "there is no node")
 
     def _order(self) -> list[int]:
         """Nodes by preference, those that could not be reached lately behind the others."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from chainlake.sync.messages import Answer
 from chainlake.sync.miniblock import Block, Miniblock
-from chainlake.sync.service import KNOWN, LAGS, NEW, StreamService
+from chainlake.sync.service import KNOWN, LAGS, NEW, Missing, Refused, StreamService
 
 UNSOUND = bytes(32)
 
@@ -164,8 +164,12 @@ def _first(service: StreamService, stream_id: bytes, answer: Answer, head: Head 
 
 
 def _genesis(service: StreamService, stream_id: bytes, known: Block) -> list[Block]:
-    """The miniblock 0 of a stream; none if the server has trimmed it."""
-    found = [known] if known.opened.number == 0 else service.get_miniblocks(stream_id, 0, 1)
+    """The miniblock 0 of a stream; none if the server has trimmed it, whether it says so or not. The stream itself can be had
+    without."""
+    try:
+        found = [known] if known.opened.number == 0 else service.get_miniblocks(stream_id, 0, 1)
+    except Missing:
+        return []
     return [one for one in found[:1] if one.opened.number == 0 and not one.opened.problem]
 
 
@@ -204,15 +208,20 @@ def _follows(block: Miniblock, base: Base) -> bool:
 
 
 def _gap(service: StreamService, stream_id: bytes, base: Base, first: Miniblock, budget: Budget) -> tuple[list[Block], bool]:
-    """The miniblocks between base and answer (with a base that was found out: itself too), and whether they reach it."""
+    """The miniblocks between base and answer, and whether they reach it. If the nodes fail inside the gap, what came is kept."""
     low = base.start if base.number < 0 else base.number + 1
     found: list[Block] = []
-    for page in pages(service, stream_id, low, first.number):
-        if found and page[0].opened.number != found[-1].opened.number + 1:
-            return found, False
-        found += page
-        if not budget.spend(len(page)):
-            break
+    try:
+        for page in pages(service, stream_id, low, first.number):
+            if found and page[0].opened.number != found[-1].opened.number + 1:
+                return found, False
+            found += page
+            if not budget.spend(len(page)):
+                break
+    except Refused:
+        if not found:
+            raise
+        return found, False
     return found, not found or found[-1].opened.number + 1 == first.number
 
 

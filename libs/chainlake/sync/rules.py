@@ -170,18 +170,21 @@ def agree(state: State | None, delivery: Delivery, history: History) -> Agreemen
             continue
         start = at + 1 if base[0] == marks[at].number else at
         case = _case(state, *base, start == len(marks))
-        if case == REWOUND and _is_gone(state, history, base[0] + 1, marks[-1].number):
+        if case != REWOUND:
+            return Agreement(case, start, base)
+        if base[0] < state.minipool_gen - 1 and (beyond := _beyond(state, delivery, start)):
+            return beyond
+        if _is_gone(state, history, base[0] + 1, marks):
             return _flagged(delivery)
         return Agreement(case, start, base)
+    if beyond := _beyond(state, delivery, 0):
+        return beyond
     first = marks[0]
-    if first.number > state.minipool_gen:
-        gap = Gap(state.minipool_gen, first.number, TRIMMED if delivery.live else NOT_RECORDED)
-        return Agreement(FOLLOWS, 0, None, gap)
     if first.problem:
         return Agreement(FOLLOWS, 0, (state.minipool_gen - 1, state.prev_miniblock_hash))
     if first.number == 0:
         return Agreement(RECREATED, 0, None)
-    if _is_gone(state, history, first.number - 1, marks[-1].number):
+    if _is_gone(state, history, first.number - 1, marks):
         return _flagged(delivery)
     return Agreement(REWOUND, 0, None, Gap(0, first.number, DIVERGED))
 
@@ -214,9 +217,18 @@ def _holds(state: State, history: History, number: int, hash_: bytes) -> bool:
     return (number, hash_) == (state.minipool_gen - 1, state.prev_miniblock_hash) or history.held(number, hash_)
 
 
-def _is_gone(state: State, history: History, low: int, high: int) -> bool:
-    """We delivered miniblocks that could be compared with the server's from `low` to `high`, but no longer know them."""
-    compared = range(max(low, state.first_miniblock), min(high + 1, state.minipool_gen - 1))
+def _beyond(state: State, delivery: Delivery, at: int) -> Agreement | None:
+    """An answer that goes on beyond our head: what is between is gone. A recording may show some of ours before that."""
+    first = delivery.marks[at].number
+    if first <= state.minipool_gen or (at and delivery.live):
+        return None
+    return Agreement(FOLLOWS, at, None, Gap(state.minipool_gen, first, TRIMMED if delivery.live else NOT_RECORDED))
+
+
+def _is_gone(state: State, history: History, low: int, marks: Sequence[Mark]) -> bool:
+    """We delivered miniblocks that could be compared with those of the server from `low` on, but no longer know them."""
+    shown = {number for mark in marks for number in (mark.number - 1, mark.number)}
+    compared = [number for number in shown if max(low, state.first_miniblock) <= number < state.minipool_gen - 1]
     return bool(compared) and not any(history.knows(number) for number in compared)
 
 

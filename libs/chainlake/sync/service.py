@@ -21,6 +21,10 @@ class Refused(LakeError):
     """The service cannot give a stream now: no node has it, none answers, or none answers soundly. Asking later may help."""
 
 
+class Missing(Refused):
+    """Every node was heard, and none has it."""
+
+
 class StreamService(Protocol):
     """The nodes of some streams, behind one face."""
 
@@ -31,5 +35,5 @@ class StreamService(Protocol):
 
     def get_miniblocks(self, stream_id: bytes, start: int, end: int) -> Sequence[Block]:
         """A page of miniblocks from [start, end), in order: perhaps not all, perhaps from later than `start` if the older ones
-        are gone, none if all are. Raises `Refused` if they should be there and are not."""
+        are gone, none if all are. Raises `Refused` if they should be there and are not: `Missing` if every node says so."""
         ...
