@@ -145,6 +145,30 @@ def test_a_lock_counts_from_its_index_on_whenever_the_command_arrives() -> None:
     assert [result_of(replica, one) for one in (before, behind)] == [(1, None), (0, "user locked")]
 
 
+# Members that are not declared
+
+OWN = {"required_meta_index": 9, "table_id": 5, "user_id": [1]}
+
+
+def test_members_that_are_not_declared_neither_stamp_nor_route_a_command() -> None:
+    leader = Leader()
+    job = leader.propose({"type": "CreateJob", "job_id": "j", **OWN})
+    blank = Entry(SHARED, 1, 1, {"type": "Blank", **OWN})
+    data = Entry(SHARED, 2, 1, {**insert(None, 1), "required_meta_index": 1})
+    assert (job.group, job.required, blank.required, data.required) == (META, 0, 0, 1)
+    replica = Replica()
+    replica.deliver([job, blank, data])
+    assert replica.waiting() == {} and replica.meta.get("job", "j").definition == {"status": "new", **OWN}
+
+
+@pytest.mark.parametrize("kind", ["CreateUser", "UpdateUser"])
+def test_a_lock_that_is_no_flag_is_refused_wherever_it_is_said(kind: str) -> None:
+    place = {"group": "meta", "log_index": 1, "log_term": 1}
+    with pytest.raises(BadInput, match=f"{kind} has locked 'yes': true or false is expected"):
+        read_entry({**place, "command": {"type": kind, "user_id": "alice", "role": "user", "locked": "yes"}})
+    assert read_entry({**place, "command": {"type": kind, "user_id": "alice", "role": "user", "locked": True}})
+
+
 # Snapshots
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from chainlake.collector import without_collector
 from chainlake.errors import BadInput
 from chainlake.replica.columns import has_long_numbers, rows_of
-from chainlake.replica.commands import MAX_DEPTH, Command, check_place, command_text, read_command
+from chainlake.replica.commands import MAX_DEPTH, Command, check_place, command_text, member, read_command
 from chainlake.replica.entries import read_payload
 
 SCHEMA = pa.schema(
@@ -57,8 +57,8 @@ def _row(payload: bytes, told: _Told | None) -> tuple[object, ...]:
         except BadInput as error:
             return (*_NOTHING, str(error))
     group, log_index, log_term, command, text = told
-    get = command.get
-    return group, log_index, log_term, command["type"], get("required_meta_index", 0), get("table_id"), get("user_id"), text, None
+    required, table_id, user_id = (member(command, name) for name in ("required_meta_index", "table_id", "user_id"))
+    return group, log_index, log_term, command["type"], required or 0, table_id, user_id, text, None
 
 
 def _slowly(payload: bytes) -> None:
