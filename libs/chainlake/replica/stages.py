@@ -8,11 +8,13 @@ from chainlake.lake.stage import Batch, Output, Stage
 from chainlake.replica import decode
 from chainlake.replica.columns import spark_ddl
 from chainlake.replica.invariants import replica_problems
-from chainlake.replica.parts import parts
 from chainlake.replica.silver import silver
 
 NO_DICTIONARY = {f"parquet.enable.dictionary#{name}": "false" for name in ("command", "row", "row_key", "primary_key")}
 """No two commands or rows are alike: a dictionary of them is made to be thrown away."""
+READ_IN_PARTS = {"spark.sql.files.maxPartitionBytes": str(8 << 20)}
+"""So that a file of many deliveries is decoded by all cores. What each writes are deliveries that follow each other, so that
+silver, when it asks for some of them, finds those in few files and pages."""
 SMALL_ROW_GROUPS = {"parquet.block.size": str(2 << 20)}
 """So that of what waits only the part is read that Meta satisfies."""
 SILVER = tuple(
@@ -31,7 +33,7 @@ def replica_stages() -> tuple[Stage, ...]:
             ("raw.replica",),
             bronze,
             max_blocks=100_000,
-            write_settings=NO_DICTIONARY,
+            write_settings=READ_IN_PARTS | NO_DICTIONARY,
         ),
         Stage(
             "silver.replica",
@@ -51,8 +53,6 @@ def bronze(batch: Batch) -> Output:
     """Every entry as a command. One that cannot be understood stops the replica: others may have understood it."""
     ((chain, _),) = batch.ranges.items()
     entries = batch.read("raw.transactions").select("_height", "tx_index", "payload")
-    count = parts(batch, "raw.replica", "raw.transactions")
-    entries = entries.repartition(count, "_height", "tx_index") if count > 1 else entries
     commands = entries.mapInArrow(decode.decode_entries, spark_ddl(decode.SCHEMA))
     seen = Observation()
     told = commands.observe(seen, F.count("error").alias("wrong")).filter("error IS NULL")
