@@ -192,8 +192,7 @@ class SilverBatch:
         if not found and not known:
             return None
         tagged = _tagged([*found, *known])
-        ordered = tagged.repartition(partitions(work.rows), "group_name")
-        ordered = ordered.sortWithinPartitions(_place(_order_of_shard(self.low)), *shard_fold.ORDER)
+        ordered = _dealt(tagged, work.rows).sortWithinPartitions(_place(_order_of_shard(self.low)), *shard_fold.ORDER)
         fold = partial(shard_fold.fold_shards, before=self.before, timeline=timeline, low=self.low)
         fold = partial(fold, drops=told.drops if at_once else None)
         is_small = not work.drained and work.arrived.largest <= SMALL_COMMAND and not (at_once and self.stored(*HELD))
@@ -257,8 +256,8 @@ class SilverBatch:
         tagged = _shaped(operations, row_fold.INPUT)
         for held in self.held_rows(operations, drops):
             tagged = tagged.unionByName(_shaped(held.withColumn("log_index", F.lit(0)), row_fold.INPUT))
-        ordered = tagged.repartition(partitions(work.rows), "group_name")
-        ordered = ordered.sortWithinPartitions(_place(F.col("log_index")), "group_name", "tag", "log_index")
+        order = (_place(F.col("log_index")), "group_name", "tag", "log_index")
+        ordered = _dealt(tagged, work.rows).sortWithinPartitions(*order)
         return self.batch.keep(ordered.mapInArrow(partial(row_fold.fold_rows, drops=drops), _PACKED_ROWS))
 
     def held_rows(self, operations: DataFrame, drops: Sequence[Drop]) -> list[DataFrame]:
@@ -325,12 +324,22 @@ def _shaped(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     return frame.select(*[(F.col(n) if n in held else F.lit(None)).cast(kind).alias(n) for n, kind in types.items()])
 
 
+def _dealt(frame: DataFrame, rows: int) -> DataFrame:
+    """Shards dealt out to partitions one by one, as many to each. A hash gives seven to one of eight, and one to another."""
+    count = partitions(rows)
+    return frame.repartitionById(count, (_number_of_group() % count).cast("int"))
+
+
+def _number_of_group() -> Column:
+    number = F.substring("group_name", -2, 2).cast("long")
+    return F.when(F.col("group_name") == SHARED, F.lit(USER_SHARDS).cast("long")).otherwise(number)
+
+
 def _place(order: Column) -> Column:
     """Group by group, each of them tag by tag, and within by a number, all in one, which Spark compares much faster than it does
     texts. What is too large for its 55 bits comes last, in the order of the columns to sort by that follow."""
-    group = F.when(F.col("group_name") == SHARED, USER_SHARDS).otherwise(F.substring("group_name", -2, 2).cast("long"))
     within = F.least(order, F.lit((1 << 55) - 1))
-    return F.shiftleft(group, 58).bitwiseOR(F.shiftleft("tag", 55)).bitwiseOR(within)
+    return F.shiftleft(_number_of_group(), 58).bitwiseOR(F.shiftleft("tag", 55)).bitwiseOR(within)
 
 
 def _order_of_shard(low: int) -> Column:
