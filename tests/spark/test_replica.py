@@ -16,6 +16,7 @@ from chainlake.lake import Lake
 from chainlake.lake.failpoint import run_and_die
 from chainlake.lake.home import Home
 from chainlake.lake.verify import verify
+from chainlake.replica import silver
 from chainlake.replica.entries import Entry
 from chainlake.replica.envelope import encode
 from chainlake.replica.groups import group_of
@@ -89,7 +90,7 @@ def kill(lake: Lake, home: Home, chain: str, failpoint: str, max_blocks: int) ->
 
 
 def test_every_delivery_is_exact_through_batches_kills_and_rollbacks(
-    full_lake: Lake, home: Home, chain: str, tmp_path: Path
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = random.Random(7)
     entries = history(rng, 150)
@@ -105,6 +106,11 @@ def test_every_delivery_is_exact_through_batches_kills_and_rollbacks(
     full_lake.rollback("silver.replica", chain, 44, why="a test")
     compare(full_lake, chain, given[:44])
     kill(full_lake, home, chain, "after_append", 1000)
+    full_lake.run_stage("silver.replica", chains=chain, to_height=len(given) - 1)
+    last = compare(full_lake, chain, given[:-1]).waiting()
+    monkeypatch.setattr(silver, "FEW_ROWS", 0)  # as in a large replica, what the last delivery touches is looked for
+    held = sum(full_lake.history(table, chain=chain).count() for table in silver.HELD)
+    assert held > len(given[-1]) + sum(map(len, last.values())), "no more rows than entries are read whole"
     run(full_lake, chain)
     assert outcome(compare(full_lake, chain, given)) == outcome(perfect(entries))
     assert findings(full_lake, chain) == []
@@ -190,6 +196,24 @@ def test_a_late_write_is_kept_where_the_first_rows_of_a_replica_are_those_of_a_d
     assert full_lake.table("silver.data_rows", chain=chain).count() == 0
     (row,) = full_lake.table("silver.dropped_rows", chain=chain).collect()
     assert (row.group_name, row.log_index) == (data.group, data.log_index)
+
+
+@pytest.mark.parametrize("few", [0, silver.FEW_ROWS])
+def test_a_drop_that_comes_alone_takes_its_rows_and_late_writes_find_them(
+    full_lake: Lake, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(silver, "FEW_ROWS", few)
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    data = proposed(insert("alice", 1), insert("alice", 2), insert("bob", 1), leader=leader)
+    late = proposed(insert("alice", 1), insert("alice", 3), leader=leader)
+    given = [[*meta, *data], [leader.propose({"type": "DropTable", "table_id": data[0].command["table_id"]})], late]
+    ingest(full_lake, chain, tmp_path, given)
+    run(full_lake, chain, max_blocks=1, stages=STAGES[:2])
+    assert [one.result.error for one in compare(full_lake, chain, given).results][-2:] == ["primary key exists", None]
+    assert full_lake.table("silver.data_rows", chain=chain, height=1).count() == 3
+    assert full_lake.table("silver.data_rows", chain=chain).count() == 0
+    assert full_lake.table("silver.dropped_rows", chain=chain).count() == 4
 
 
 def test_a_rollout_is_rehearsed_with_three_logs_and_there_is_no_way_back(full_lake: Lake, chain: str, tmp_path: Path) -> None:

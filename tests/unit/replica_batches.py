@@ -41,8 +41,8 @@ def _as(row: Row, columns: Mapping[str, str], tag: int) -> Row:
 
 @dataclass
 class Tables:
-    """The silver tables of one replica, with their history. Operations are carried out `at_once` on all rows, or the rows that
-    they touch are found in between."""
+    """The silver tables of one replica, with their history. `at_once`, all versions of rows and objects go into the folds; else
+    the rows that operations touch are found in between, and only the newest versions are given."""
 
     rows: dict[str, list[Row]] = field(default_factory=dict)
     head: int = 0
@@ -101,7 +101,8 @@ class Tables:
         ]
 
     def _meta(self, entries: list[Row], before: dict[str, Progress], started: int) -> list[pa.RecordBatch]:
-        held = [{**row, "tag": 0} for row in self.state("objects", ["kind", "id"])]
+        versions = sorted(self.rows.get("objects", []), key=lambda row: row["_height"])
+        held = [{**row, "tag": 0} for row in (versions if self.at_once else self.state("objects", ["kind", "id"]))]
         entries.sort(key=lambda row: (row["_height"], row["tx_index"]))
         rows = [*held, *({**row, "tag": 1} for row in entries)]
         found = list(meta_fold.fold_meta(pieces(rows, typed(*meta_fold.INPUT)), before, started))

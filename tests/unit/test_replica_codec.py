@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from chainlake import replica
 from chainlake.errors import BadInput
-from chainlake.replica.commands import COMMANDS, FLAG, JSON, JSONS, NUMBER, TEXT, TEXTS, Field, command_text
+from chainlake.replica.commands import COMMANDS, FLAG, JSON, JSONS, NUMBER, TEXT, TEXTS, Field, command_text, member
 from chainlake.replica.decode import decode_entries
 from chainlake.replica.entries import read_entry
 from chainlake.replica.envelope import decode, encode
@@ -160,7 +160,14 @@ def test_an_entry_that_cannot_be_understood_is_an_error_beside_the_others() -> N
 
 
 LONG = st.integers(1 << 62, 1 << 70)
-ODD = st.sampled_from([{"group": "meta"}, {"v": None}, {"required_meta_index": 0}, {"rows": [{"a": '],"table_id":'}]}, {}])
+ODD = st.sampled_from(
+    [
+        *({"group": "meta"}, {"v": None}, {"table_id": 5}, {}),
+        *({"rows": rows} for rows in ([{"a": '],"table_id":'}], [{}, 1], {})),
+        *({"user_id": None}, {"user_id": "bob"}, {"user_id": 7}),
+        *({"required_meta_index": stamp} for stamp in (0, -1, True, "1", 1.0, 1 << 62)),
+    ]
+)
 
 
 @given(commands(), ODD, st.none() | LONG)
@@ -179,7 +186,7 @@ def test_entries_are_read_quickly_as_they_are_read_thoroughly(command: dict[str,
     told = (row["group_name"], row["log_index"], row["log_term"], row["command"], row["error"])
     assert told == (group, 7, 0, command_text(expected.command), None)
     assert (row["type"], row["required_meta_index"]) == (command["type"], expected.required)
-    assert (row["table_id"], row["user_id"]) == (expected.command.get("table_id"), expected.command.get("user_id"))
+    assert (row["table_id"], row["user_id"]) == (member(expected.command, "table_id"), member(expected.command, "user_id"))
 
 
 def _envelope(row: bytes) -> bytes:

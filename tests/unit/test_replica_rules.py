@@ -28,6 +28,9 @@ NAMESPACE = {"type": "CreateNamespace", "namespace_id": "app"}
 ALICE = {"type": "CreateUser", "user_id": "alice", "role": "user"}
 BOB = {"type": "CreateUser", "user_id": "bob", "role": "user"}
 SETUP = [NAMESPACE, create_table(), ALICE, BOB]
+JOB = {"type": "CreateJob", "job_id": "j", "what": "flush"}
+JOB_NODE = {"type": "CreateJobNode", "job_id": "j", "node_id": "n"}
+STORAGE = {"type": "RegisterStorage", "storage_id": "s", "url": "s3://x"}
 
 
 def proposed(*commands: dict[str, Any], leader: Leader | None = None) -> list[Entry]:
@@ -73,6 +76,20 @@ def test_a_later_entry_never_overtakes_one_that_waits() -> None:
     replica.deliver(meta[3:])
     assert replica.visible_rows() == {(first.group, "app.t", row_key("alice", 1)): '{"id":1,"name":"old"}'}
     assert result_of(replica, second) == (0, "primary key exists")
+
+
+def test_shards_wait_and_drain_independently_of_each_other() -> None:
+    leader = Leader()
+    meta = proposed(*SETUP[:3], leader=leader)
+    of_alice = leader.propose(insert("alice", 1))
+    meta.append(leader.propose(BOB))
+    of_bob = leader.propose(insert("bob", 1))
+    replica = Replica()
+    replica.deliver([of_bob, of_alice])
+    replica.deliver(meta[:3])
+    assert replica.waiting() == {of_bob.group: [1]} and [group for group, *_ in replica.visible_rows()] == [of_alice.group]
+    replica.deliver(meta[3:])
+    assert replica.waiting() == {} and len(replica.visible_rows()) == 2
 
 
 def test_meta_alone_drains_what_waits() -> None:
@@ -145,6 +162,30 @@ def test_a_lock_counts_from_its_index_on_whenever_the_command_arrives() -> None:
     assert [result_of(replica, one) for one in (before, behind)] == [(1, None), (0, "user locked")]
 
 
+# Members that are not declared
+
+OWN = {"required_meta_index": 9, "table_id": 5, "user_id": [1]}
+
+
+def test_members_that_are_not_declared_neither_stamp_nor_route_a_command() -> None:
+    leader = Leader()
+    job = leader.propose({"type": "CreateJob", "job_id": "j", **OWN})
+    blank = Entry(SHARED, 1, 1, {"type": "Blank", **OWN})
+    data = Entry(SHARED, 2, 1, {**insert(None, 1), "required_meta_index": 1})
+    assert (job.group, job.required, blank.required, data.required) == (META, 0, 0, 1)
+    replica = Replica()
+    replica.deliver([job, blank, data])
+    assert replica.waiting() == {} and replica.meta.get("job", "j").definition == {"status": "new", **OWN}
+
+
+@pytest.mark.parametrize("kind", ["CreateUser", "UpdateUser"])
+def test_a_lock_that_is_no_flag_is_refused_wherever_it_is_said(kind: str) -> None:
+    place = {"group": "meta", "log_index": 1, "log_term": 1}
+    with pytest.raises(BadInput, match=f"{kind} has locked 'yes': true or false is expected"):
+        read_entry({**place, "command": {"type": kind, "user_id": "alice", "role": "user", "locked": "yes"}})
+    assert read_entry({**place, "command": {"type": kind, "user_id": "alice", "role": "user", "locked": True}})
+
+
 # Snapshots
 
 
@@ -209,6 +250,13 @@ def test_rows_survive_a_snapshot_of_a_replica_that_counted_the_old_logs_in_anoth
         ([{"type": "RecordLogin", "user_id": "alice", "at": 1}], "user not found"),
         ([{"type": "SetUserLocked", "user_id": "alice", "locked": True}], "user not found"),
         ([{"type": "CompleteJob", "job_id": "j"}], "job not found"),
+        ([JOB, JOB], "job exists"),
+        ([JOB_NODE], "job not found"),
+        ([JOB, {**JOB_NODE, "type": "ClaimJobNode"}], "job node not found"),
+        ([JOB, JOB_NODE, JOB_NODE], "job node exists"),
+        ([STORAGE, STORAGE], "storage exists"),
+        ([{**STORAGE, "type": "UnregisterStorage"}], "storage not found"),
+        ([ALICE, {"type": "DeleteUser", "user_id": "bob"}], "user not found"),
         ([NAMESPACE, insert("nobody", None, table_id="app.none", colour=1)], "table not found"),
         ([*SETUP, insert("nobody", None, colour=1)], "user not found"),
         ([*SETUP, {"type": "SetUserLocked", "user_id": "bob", "locked": True}, insert("bob", None, colour=1)], "user locked"),
@@ -224,6 +272,38 @@ def test_rows_survive_a_snapshot_of_a_replica_that_counted_the_old_logs_in_anoth
 )
 def test_errors_in_the_order_of_the_checks(commands: list[dict[str, Any]], expected: str | None) -> None:
     assert after(*commands) == (0, expected)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "commands", "expected"),
+    [
+        ("job", "j", [JOB], {"status": "new", "what": "flush"}),
+        ("job", "j", [JOB, {"type": "ClaimJob", "job_id": "j", "node_id": "n"}], {"status": "claimed", "node_id": "n"}),
+        ("job", "j", [JOB, {"type": "UpdateJobStatus", "job_id": "j", "status": "half"}], {"status": "half"}),
+        ("job", "j", [JOB, {"type": "CompleteJob", "job_id": "j"}], {"status": "completed"}),
+        ("job", "j", [JOB, {"type": "FailJob", "job_id": "j", "why": "x"}], {"status": "failed", "why": "x"}),
+        ("job", "j", [JOB, {"type": "ClaimJob", "job_id": "j"}, {"type": "ReleaseJob", "job_id": "j"}], {"status": "new"}),
+        ("job", "j", [JOB, {"type": "CancelJob", "job_id": "j"}], {"status": "cancelled"}),
+        ("job_node", "j/n", [JOB, JOB_NODE, {**JOB_NODE, "type": "ClaimJobNode"}], {"status": "claimed"}),
+        ("job_node", "j/n", [JOB, JOB_NODE, {**JOB_NODE, "type": "UpdateJobNodeStatus", "status": "up"}], {"status": "up"}),
+        ("storage", "s", [STORAGE], {"url": "s3://x"}),
+        ("storage", "s", [STORAGE, {**STORAGE, "type": "UnregisterStorage"}], None),
+        ("user", "alice", [ALICE, {**ALICE, "type": "UpdateUser", "role": "dba"}], {"role": "dba", "locked": False}),
+        ("user", "alice", [ALICE, {"type": "RecordLogin", "user_id": "alice", "at": 7}], {"role": "user", "last_login": 7}),
+        ("user", "alice", [ALICE, {"type": "SetUserLocked", "user_id": "alice", "locked": True}], {"locked": True}),
+        ("user", "alice", [ALICE, {"type": "DeleteUser", "user_id": "alice"}], None),
+        ("namespace", "app", [NAMESPACE, {"type": "DeleteNamespace", "namespace_id": "app"}], None),
+    ],
+)
+def test_what_meta_commands_make_of_their_objects(
+    kind: str, name: str, commands: list[dict[str, Any]], expected: dict[str, Any] | None
+) -> None:
+    found = perfect(proposed(*commands)).meta.objects.get((kind, name))
+    if expected is None:
+        assert found is None
+        return
+    assert found is not None and expected.items() <= found.definition.items()
+    assert (found.created_index, found.updated_index) == (2 if kind == "job_node" else 1, len(commands))
 
 
 def test_rows_changed() -> None:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 192 << 20
 TABLES = ("raw.blocks", "raw.transactions")
+WRITE_SETTINGS = {"raft": {"parquet.block.size": str(8 << 20)}}
+"""Of kinds whose files hold many blocks: they are read in parts, and none of these is smaller than a row group."""
 TOGETHER = ("comet",)
 """Kinds with so many chains that all are read by one job."""
 
@@ -36,7 +38,7 @@ def raw_stages() -> tuple[Stage, ...]:
     for kind, domain in DOMAIN_OF.items():
         if kind != "river":
             together: dict[str, Any] = {"runner": ManyRawRun, "lane_of": partial(_one_lane, domain)} if kind in TOGETHER else {}
-            how = {"runner": RawRun, **together}
+            how = {"runner": RawRun, "write_settings": WRITE_SETTINGS.get(kind, {}), **together}
             stages.append(Stage(f"raw.{domain}", kind, TABLES, max_blocks=50_000, verify=unlinked, **how))
     return (*stages, raw_sync_stage())
 

@@ -64,8 +64,10 @@ def there_are(*kinds: str) -> list[Column]:
     return [_any(F.col(kind).isNotNull()) for kind in kinds]
 
 
-def look_at_shards(shards: DataFrame, of_meta: frozenset[str]) -> Kinds:
-    """One look at what the shards gave back."""
+def look_at_shards(shards: DataFrame | None, of_meta: frozenset[str]) -> Kinds:
+    """One look at what the shards gave back, if there was anything for them."""
+    if shards is None:
+        return Kinds(frozenset(), False, of_meta)
     is_late = _any(F.exists(OPERATION, lambda one: one["dropped_index"].isNotNull()))
     *present, has_late = shards.agg(*there_are(*KINDS), is_late).collect()[0]
     kinds = frozenset(kind for kind, is_there in zip(KINDS, present, strict=True) if is_there)

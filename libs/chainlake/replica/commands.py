@@ -81,6 +81,7 @@ RETIRED = {
     name: "live queries belong to a connection and are not replicated any more"
     for name in ("RegisterLiveQuery", "UnregisterLiveQuery", "PingLiveQuery")
 }
+_MEMBERS = {name: frozenset(field.name for field in declared.fields) for name, declared in COMMANDS.items()}
 MARKERS = ("Blank", "Membership")
 """Entries that advance the index and do nothing else."""
 
@@ -109,6 +110,11 @@ def read_command(given: Any) -> Command:
     if check is not None:
         check(command)
     return command
+
+
+def member(command: Command, name: str) -> Any:
+    """What a command says by a member that is declared for it, else None. Where it is not declared it may be anything."""
+    return command.get(name) if name in _MEMBERS[command["type"]] else None
 
 
 def unknown(name: Any) -> BadInput:
@@ -188,6 +194,12 @@ def _check_update(command: Command) -> None:
             raise BadInput(f"Update has {name} {command[name]!r:.60}: an object is expected")
 
 
+def _check_user(command: Command) -> None:
+    """A user's definition holds `locked`, and whoever looks there, as for a snapshot, expects a flag."""
+    if "locked" in command and not _FITS[FLAG](command["locked"]):
+        raise BadInput(f"{command['type']} has locked {command['locked']!r:.60}: {_WANTED[FLAG]} is expected")
+
+
 def _check_table(command: Command) -> None:
     namespace, dot, table = command["table_id"].partition(".")
     if not (namespace and dot and table):
@@ -225,5 +237,7 @@ _SHAPES: Mapping[str, Callable[[Command], None]] = {
     "Insert": _check_rows,
     "Update": _check_update,
     "CreateTable": _check_table,
+    "CreateUser": _check_user,
+    "UpdateUser": _check_user,
     "Snapshot": _check_objects,
 }

@@ -5,7 +5,7 @@ import binascii
 from typing import Any, NamedTuple
 
 from chainlake.errors import BadInput
-from chainlake.replica.commands import MAX_NUMBER, Command, check_place, read_command
+from chainlake.replica.commands import MAX_NUMBER, Command, check_place, member, read_command
 from chainlake.replica.envelope import decode
 from chainlake.sources.json_text import parse, utf8
 
@@ -21,8 +21,7 @@ class Entry(NamedTuple):
     @property
     def required(self) -> int:
         """The Meta index that the command was stamped with; 0 for none."""
-        number: int = self.command.get("required_meta_index", 0)
-        return number
+        return member(self.command, "required_meta_index") or 0
 
 
 def read_payload(payload: bytes) -> Entry:

@@ -48,8 +48,9 @@ def route(command: Command, unified: bool = True, group: str | None = None) -> s
             raise BadInput(f"{command['type']} may stand in any log: say in which group")
         check_group(group)
         return group
-    of_data = group_of(command["user_id"]) if "user_id" in command else SHARED
-    wanted = of_data if log == DATA else META if unified else log
+    wanted = META if unified else log
+    if log == DATA:
+        wanted = group_of(command["user_id"]) if "user_id" in command else SHARED
     if group not in (None, wanted):
         raise BadInput(f"{command['type']} goes to {wanted}, not to {group}: leave the group out")
     return wanted

@@ -1,4 +1,5 @@
-"""Meta of a batch, as Arrow: the objects it touches come first, then its entries in the order in which they arrived."""
+"""Meta of a batch, as Arrow: the objects it touches come first, each in all versions or the newest, then its entries in the order
+in which they arrived."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ KINDS: Mapping[str, Sequence[str]] = {
 }
 _OBJECT = ("kind", "id", "definition", "created_index", "updated_index")
 _ENTRY = ("_height", "group_name", "log_index", "log_term", "type", "command", "tx_index")
-INPUT = ("tag", *_ENTRY, *_OBJECT)
+INPUT = ("tag", *_ENTRY, *_OBJECT, "_deleted")
 KEYS = typed("kind", "id")
 
 
@@ -41,10 +42,11 @@ def fold_meta(batches: Iterable[pa.RecordBatch], before: Mapping[str, Progress],
     fold = MetaFold(state, sheets, meta_index)
     for batch in batches:
         tags, entries, objects = batch.column("tag").to_pylist(), rows_of(batch, _ENTRY), rows_of(batch, _OBJECT)
-        for tag, entry, (kind, name, definition, created, updated) in zip(tags, entries, objects, strict=True):
+        gone = batch.column("_deleted").to_pylist()
+        for tag, entry, held, is_gone in zip(tags, entries, objects, gone, strict=True):
             if tag == 0:
-                one = MetaObject(kind, name, json.loads(definition), created, updated)
-                state.objects[one.key] = one
+                kind, name, definition, created, updated = held
+                _hold(state, MetaObject(kind, name, json.loads(definition), created, updated), bool(is_gone))
                 continue
             height, group, log_index, term, of_type, command, _ = entry
             expected, status = ends.take(group, log_index, of_type)
@@ -55,6 +57,14 @@ def fold_meta(batches: Iterable[pa.RecordBatch], before: Mapping[str, Progress],
         yield from sheets.full(batch.nbytes)
     fold.end_delivery()
     yield from sheets.rest()
+
+
+def _hold(state: MetaState, version: MetaObject, is_gone: bool) -> None:
+    """Take in an object from before, or that it is gone. A later version takes the place of an earlier."""
+    if is_gone:
+        state.objects.pop(version.key, None)
+    else:
+        state.objects[version.key] = version
 
 
 class MetaFold:

@@ -1,16 +1,6 @@
 """How many partitions and files a batch deserves: entries come in few files, and are many."""
 
-from chainlake.lake.names import physical
-from chainlake.lake.stage import Batch
-
 ROWS_PER_PART, ROWS_PER_FILE, MOST_PARTS = 25_000, 250_000, 8
-
-
-def parts(batch: Batch, stage: str, table: str) -> int:
-    """Partitions for the rows of an input table, by the ledger alone."""
-    ((chain, (low, high)),) = batch.ranges.items()
-    commits = [v.commit for v in batch.snapshot.ledger.of(stage, chain).visible(high) if v.limit > low]
-    return partitions(sum(commit.rows.get(physical(table), 0) for commit in commits))
 
 
 def partitions(rows: int) -> int:

@@ -8,8 +8,9 @@ the batch touches are read (all rows, where they are fewer than its entries), an
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
+from typing import NamedTuple
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from chainlake.errors import BrokenPromise
@@ -19,7 +20,7 @@ from chainlake.lake.stage import SMALL_ROWS, Batch, Output
 from chainlake.replica import checks, meta_fold, row_fold, sequence, shard_fold
 from chainlake.replica.checks import IS_META
 from chainlake.replica.columns import packed, spark_ddl, spark_types, typed
-from chainlake.replica.groups import META, OLD_META
+from chainlake.replica.groups import DATA_GROUPS, META, OLD_META, SHARED, USER_SHARDS
 from chainlake.replica.migrate import check_flag
 from chainlake.replica.outputs import of_kind, tables
 from chainlake.replica.parts import files, partitions
@@ -27,6 +28,8 @@ from chainlake.replica.row_fold import Drop
 from chainlake.replica.timeline import Progress, Timeline
 
 HELD = ("silver.data_rows", "silver.dropped_rows")
+FEW_ROWS = 20_000
+"""So many rows are all taken: to find out which of them are needed would take longer."""
 SMALL_COMMAND = 6 << 10
 """Bytes of commands of which ten thousand, what Spark hands to Python at once, are no more than its limit of bytes."""
 
@@ -62,21 +65,25 @@ class SilverBatch:
         arrived = checks.look_at_arrived(commands)
         self.check_meta_logs(commands, arrived)
         meta = self.meta(commands.filter(IS_META), arrived) if arrived.has_meta else None
-        timeline, drops, of_meta = self.timeline(meta)
-        if meta is not None and sequence.UNEXPECTED in of_meta and self.faults(*_unexpected(meta)):
+        told = self.told(meta)
+        if meta is not None and sequence.UNEXPECTED in told.kinds and self.faults(*_unexpected(meta)):
             self.refuse_any(commands)
-        work = Work(arrived, self.drained(timeline))
-        held = sum(self.batch.snapshot.rows_at_most(name, {self.chain: (-1, self.low)}) for name in HELD)
-        at_once = held <= work.rows  # to look for the rows of so many entries would take longer than to read them all
-        shards = self.shards(commands.filter(f"NOT ({IS_META})"), meta, timeline, work, drops if at_once else None)
+        work = Work(arrived, self.drained(told.timeline))
+        held, drops, of_meta = self.stored(*HELD), told.drops, told.kinds
+        at_once = held <= max(work.rows, FEW_ROWS)  # as for few rows, to look for those of many entries would take longer
+        shards = self.shards(commands.filter(f"NOT ({IS_META})"), meta, told, work, at_once)
         kinds = checks.look_at_shards(shards, of_meta)
-        if sequence.UNEXPECTED in kinds.kinds:
+        if shards is not None and sequence.UNEXPECTED in kinds.kinds:
             self.refuse(self.faults(*_unexpected(shards)))
         has_rows = not at_once and (drops or shard_fold.OPERATION in kinds.kinds)
         rows = self.rows(shards, drops, work) if has_rows else None
         made = tables(meta, shards, rows, kinds, bool(drops), files(work.rows))
         own = F.lit(self.chain)
         return Output({name: None if one is None else one.withColumn("_chain", own) for name, one in made.items()})
+
+    def stored(self, *names: str) -> int:
+        """How many rows tables had before the batch at most, by the ledger alone."""
+        return sum(self.batch.snapshot.rows_at_most(name, {self.chain: (-1, self.low)}) for name in names)
 
     # Which entries are new, and whether they may be
 
@@ -133,6 +140,8 @@ class SilverBatch:
         """The objects that commands look at, as they were before the batch."""
         if "silver_meta_objects" not in self.filled:
             return []
+        if self.stored("silver.meta_objects") <= FEW_ROWS:
+            return [self.batch.versions("silver.meta_objects")]
         if arrived.has_snapshot:
             return [self.batch.state("silver.meta_objects")]
         keys = commands.mapInArrow(meta_fold.touched_keys, spark_ddl(meta_fold.KEYS)).withColumn("_chain", F.lit(self.chain))
@@ -147,19 +156,22 @@ class SilverBatch:
             return self.before[META].applied_index
         return sum(now.applied_index for group, now in self.before.items() if group in OLD_META)
 
-    def timeline(self, meta: DataFrame | None) -> tuple[Timeline, list[Drop], frozenset[str]]:
-        """When Meta advanced, which tables it dropped, and which kinds of rows there are."""
+    def told(self, meta: DataFrame | None) -> "Told":
+        """One look at what Meta's fold gave back."""
         if meta is None:
-            return Timeline(self.meta_index()), [], frozenset()
+            return Told(Timeline(self.meta_index()))
         is_drop = F.filter(meta_fold.CHANGE, lambda one: (one["kind"] == "table") & one["definition"].isNull())
-        indexes, gone, *present = meta.agg(
-            F.flatten(F.collect_list(meta_fold.INDEX)), F.flatten(F.collect_list(is_drop)), *checks.there_are(*meta_fold.KINDS)
+        indexes, gone, changes, *present = meta.agg(
+            F.flatten(F.collect_list(meta_fold.INDEX)),
+            F.flatten(F.collect_list(is_drop)),
+            F.coalesce(F.sum(F.array_size(meta_fold.CHANGE)), F.lit(0)),
+            *checks.there_are(*meta_fold.KINDS),
         ).collect()[0]
         kinds = (kind for kind, is_there in zip(meta_fold.KINDS, present, strict=True) if is_there)
         reached = sorted((row["_height"], row["meta_index"]) for row in indexes)
         drops = sorted(Drop(row["_height"], row["id"], row["created_index"]) for row in gone)
         timeline = Timeline(self.meta_index(), [height for height, _ in reached], [index for _, index in reached])
-        return timeline, drops, frozenset(kinds)
+        return Told(timeline, tuple(drops), frozenset(kinds), changes)
 
     # Shards
 
@@ -167,54 +179,67 @@ class SilverBatch:
         """The shards of which entries waited for what Meta has now."""
         return {group: now for group, now in self.before.items() if now.waits_for is not None and now.waits_for <= timeline.end}
 
-    def shards(
-        self, commands: DataFrame, meta: DataFrame | None, timeline: Timeline, work: "Work", drops: list[Drop] | None
-    ) -> DataFrame:
-        """Data entries placed in time, their commands checked against Meta as of their watermark; with `drops`, carried out on
-        all rows that there are."""
+    def shards(self, commands: DataFrame, meta: DataFrame | None, told: "Told", work: "Work", at_once: bool) -> DataFrame | None:
+        """Data entries placed in time, their commands checked against Meta as of their watermark; `at_once` also carried out, on
+        all rows that there are. None if there is nothing to do."""
+        timeline = told.timeline
         found = self.waiting(timeline, work.drained) if work.drained else []
         if work.arrived.entries:
             found.append(commands.withColumns({"received_height": F.col("_height"), "tag": F.lit(shard_fold.ARRIVED)}))
-        if not found:
-            return self.batch.spark.createDataFrame([], _PACKED_SHARDS)
-        tagged = reduce(DataFrame.unionByName, [_shaped(frame, shard_fold.INPUT) for frame in found])
-        ready = tagged.filter((F.col("tag") >= shard_fold.DRAINED) & (F.col("required_meta_index") <= timeline.end))
-        known = [*self.versions(ready, meta), *(self.all_rows() if drops is not None else [])]
-        tagged = reduce(DataFrame.unionByName, [tagged, *(_shaped(frame, shard_fold.INPUT) for frame in known)])
-        ordered = tagged.repartition(partitions(work.rows), "group_name").sortWithinPartitions(*shard_fold.ORDER)
-        fold = partial(shard_fold.fold_shards, before=self.before, timeline=timeline, low=self.low, drops=drops)
-        is_small = not work.drained and work.arrived.largest <= SMALL_COMMAND
+        known = self.versions(_tagged(found), meta, told, work) if found else []
+        if at_once and (found or told.drops):
+            known += self.all_rows()
+        if not found and not known:
+            return None
+        tagged = _tagged([*found, *known])
+        ordered = _dealt(tagged, work.rows).sortWithinPartitions(_place(_order_of_shard(self.low)), *shard_fold.ORDER)
+        fold = partial(shard_fold.fold_shards, before=self.before, timeline=timeline, low=self.low)
+        fold = partial(fold, drops=told.drops if at_once else None)
+        is_small = not work.drained and work.arrived.largest <= SMALL_COMMAND and not (at_once and self.stored(*HELD))
         with settings(self.batch.spark, SMALL_ROWS if is_small else {}):
             return self.batch.keep(ordered.mapInArrow(fold, _PACKED_SHARDS))
 
     def waiting(self, timeline: Timeline, drained: Mapping[str, Progress]) -> list[DataFrame]:
-        """Entries that waited and are satisfied by the end of the batch, and the next one of each of their shards. Shards of
-        which nothing is satisfied are not read."""
+        """Entries that waited and are satisfied by the end of the batch, and the next one of each of their shards that goes on
+        waiting for more. Shards of which nothing is satisfied are not read, nor is one looked for where all are."""
         spans = " OR ".join(f"group_name = '{group}' AND log_index > {now.executed_index}" for group, now in drained.items())
         pending = self.batch.snapshot.between("silver.pending_commands", {self.chain: (-1, self.low)})
         pending = pending.filter("NOT _deleted").filter(spans).withColumnRenamed("effective_meta_index", "watermark")
         is_satisfied = F.col("watermark") <= timeline.end
-        first = F.min(F.struct("log_index", "log_term", "watermark", "received_height")).alias("first")
-        behind = pending.filter(~is_satisfied).groupBy("group_name").agg(first)
-        behind = behind.select("group_name", "first.*").withColumn("tag", F.lit(shard_fold.WAITING))
-        return [pending.filter(is_satisfied).withColumn("tag", F.lit(shard_fold.DRAINED)), behind]
+        found = [pending.filter(is_satisfied).withColumn("tag", F.lit(shard_fold.DRAINED))]
+        if any(now.watermark > timeline.end for now in drained.values()):
+            first = F.min(F.struct("log_index", "log_term", "watermark", "received_height")).alias("first")
+            behind = pending.filter(~is_satisfied).groupBy("group_name").agg(first)
+            found.append(behind.select("group_name", "first.*").withColumn("tag", F.lit(shard_fold.WAITING)))
+        return found
 
-    def versions(self, ready: DataFrame, meta: DataFrame | None) -> list[DataFrame]:
-        """Every version of the tables and users that the commands of a shard name, for that shard."""
+    def versions(self, entries: DataFrame, meta: DataFrame | None, told: "Told", work: "Work") -> list[DataFrame]:
+        """Every version of the tables and users that the commands of a shard name, for that shard. Few versions go to all
+        shards."""
+        columns = tuple(shard_fold.VERSION_AS.values())
+        changes = [] if meta is None else [of_kind(meta, meta_fold.CHANGE)]
+        if "silver_meta_changes" in self.filled:
+            changes.append(self.batch.snapshot.between("silver.meta_changes", {self.chain: (-1, self.low)}))
+        found = [frame.select(*columns).filter("kind IN ('table', 'user')") for frame in changes]
+        if (self.stored("silver.meta_changes") + told.changes) * len(DATA_GROUPS) <= max(work.rows // 10, FEW_ROWS):
+            every = F.explode(F.array(*map(F.lit, DATA_GROUPS)))
+            found = [frame.withColumn("group_name", every) for frame in found]
+        else:
+            is_ready = (F.col("tag") >= shard_fold.DRAINED) & (F.col("required_meta_index") <= told.timeline.end)
+            wanted = self.named(entries.filter(is_ready))
+            found = [frame.join(wanted, ["kind", "id"]) for frame in found]
+        return [_as(frame, shard_fold.VERSION_AS, shard_fold.VERSION) for frame in found]
+
+    def named(self, entries: DataFrame) -> DataFrame:
+        """The tables and users that the entries of each shard name."""
         named = F.explode(
             F.array(
                 F.struct(F.lit("table").alias("kind"), F.col("table_id").alias("id")),
                 F.struct(F.lit("user").alias("kind"), F.col("user_id").alias("id")),
             )
         )
-        wanted = ready.select("group_name", "table_id", "user_id").distinct().select("group_name", named.alias("n"))
-        wanted = wanted.select("group_name", "n.*").filter("id IS NOT NULL").distinct()
-        columns = tuple(shard_fold.VERSION_AS.values())
-        changes = [] if meta is None else [of_kind(meta, meta_fold.CHANGE)]
-        if "silver_meta_changes" in self.filled:
-            changes.append(self.batch.snapshot.between("silver.meta_changes", {self.chain: (-1, self.low)}))
-        found = [frame.select(*columns).filter("kind IN ('table', 'user')").join(wanted, ["kind", "id"]) for frame in changes]
-        return [_as(frame, shard_fold.VERSION_AS, shard_fold.VERSION) for frame in found]
+        each = entries.select("group_name", "table_id", "user_id").distinct().select("group_name", named.alias("n"))
+        return each.select("group_name", "n.*").filter("id IS NOT NULL").distinct()
 
     def all_rows(self) -> list[DataFrame]:
         """All rows as they were before the batch: the versions of each, of which the newest counts."""
@@ -224,16 +249,18 @@ class SilverBatch:
 
     # Rows
 
-    def rows(self, shards: DataFrame, drops: list[Drop], work: "Work") -> DataFrame:
+    def rows(self, shards: DataFrame | None, drops: Sequence[Drop], work: "Work") -> DataFrame:
         """Operations carried out on the rows that they touch; tables that were dropped lose theirs."""
-        operations = of_kind(shards, shard_fold.OPERATION).withColumn("tag", F.lit(row_fold.OPERATION))
+        folded = shards if shards is not None else self.batch.spark.createDataFrame([], _PACKED_SHARDS)
+        operations = of_kind(folded, shard_fold.OPERATION).withColumn("tag", F.lit(row_fold.OPERATION))
         tagged = _shaped(operations, row_fold.INPUT)
         for held in self.held_rows(operations, drops):
             tagged = tagged.unionByName(_shaped(held.withColumn("log_index", F.lit(0)), row_fold.INPUT))
-        ordered = tagged.repartition(partitions(work.rows), "group_name").sortWithinPartitions("group_name", "tag", "log_index")
+        order = (_place(F.col("log_index")), "group_name", "tag", "log_index")
+        ordered = _dealt(tagged, work.rows).sortWithinPartitions(*order)
         return self.batch.keep(ordered.mapInArrow(partial(row_fold.fold_rows, drops=drops), _PACKED_ROWS))
 
-    def held_rows(self, operations: DataFrame, drops: list[Drop]) -> list[DataFrame]:
+    def held_rows(self, operations: DataFrame, drops: Sequence[Drop]) -> list[DataFrame]:
         """Rows as they were before the batch."""
         columns = ("group_name", "table_id", "table_index", "dropped_index", F.explode("keys").alias("row_key"))
         keys = operations.select(F.lit(self.chain).alias("_chain"), *columns)
@@ -248,6 +275,16 @@ class SilverBatch:
             late = self.batch.state("silver.dropped_rows", keys.filter("dropped_index IS NOT NULL"))
             found.append(late.withColumn("tag", F.lit(row_fold.DROPPED)))
         return found
+
+
+class Told(NamedTuple):
+    """What Meta's fold gave back: when Meta advanced, which tables it dropped, which kinds of rows there are, how many changes
+    of objects."""
+
+    timeline: Timeline
+    drops: tuple[Drop, ...] = ()
+    kinds: frozenset[str] = frozenset()
+    changes: int = 0
 
 
 @dataclass(frozen=True)
@@ -275,11 +312,43 @@ def _as(frame: DataFrame, columns: Mapping[str, str], tag: int) -> DataFrame:
     return frame.select("group_name", F.lit(tag).alias("tag"), *named)
 
 
+def _tagged(frames: Sequence[DataFrame]) -> DataFrame:
+    """Frames of different origin as one input of the shards."""
+    return reduce(DataFrame.unionByName, [_shaped(frame, shard_fold.INPUT) for frame in frames])
+
+
 def _shaped(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     """The frame with exactly these columns, NULL where it has none, so that frames of different origin go into one stream."""
     held = set(frame.columns)
     types = spark_types(typed(*columns))
     return frame.select(*[(F.col(n) if n in held else F.lit(None)).cast(kind).alias(n) for n, kind in types.items()])
+
+
+def _dealt(frame: DataFrame, rows: int) -> DataFrame:
+    """Shards dealt out to partitions one by one, as many to each. A hash gives seven to one of eight, and one to another."""
+    count = partitions(rows)
+    return frame.repartitionById(count, (_number_of_group() % count).cast("int"))
+
+
+def _number_of_group() -> Column:
+    number = F.substring("group_name", -2, 2).cast("long")
+    return F.when(F.col("group_name") == SHARED, F.lit(USER_SHARDS).cast("long")).otherwise(number)
+
+
+def _place(order: Column) -> Column:
+    """Group by group, each of them tag by tag, and within by a number, all in one, which Spark compares much faster than it does
+    texts. What is too large for its 55 bits comes last, in the order of the columns to sort by that follow."""
+    within = F.least(order, F.lit((1 << 55) - 1))
+    return F.shiftleft(_number_of_group(), 58).bitwiseOR(F.shiftleft("tag", 55)).bitwiseOR(within)
+
+
+def _order_of_shard(low: int) -> Column:
+    """`shard_fold.ORDER` within a tag, as a number: entries that have just come by delivery and place in it, rows by height,
+    versions and what waited by index."""
+    since, tag = F.col("received_height") - low, F.col("tag")
+    arrived = F.when(since < 1 << 24, since * (1 << 31) + F.col("tx_index"))
+    of_rows = tag.isin(shard_fold.LIVE, shard_fold.DROPPED)
+    return F.when(tag == shard_fold.ARRIVED, arrived).when(of_rows, F.col("received_height")).otherwise(F.col("log_index"))
 
 
 _PACKED_META, _PACKED_SHARDS, _PACKED_ROWS = (spark_ddl(packed(fold.KINDS)) for fold in (meta_fold, shard_fold, row_fold))

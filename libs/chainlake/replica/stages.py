@@ -8,11 +8,19 @@ from chainlake.lake.stage import Batch, Output, Stage
 from chainlake.replica import decode
 from chainlake.replica.columns import spark_ddl
 from chainlake.replica.invariants import replica_problems
-from chainlake.replica.parts import parts
 from chainlake.replica.silver import silver
 
-NO_DICTIONARY = {f"parquet.enable.dictionary#{name}": "false" for name in ("command", "row", "row_key", "primary_key")}
-"""No two commands or rows are alike: a dictionary of them is made to be thrown away."""
+TEXTS = ("command", "row", "row_key", "primary_key")
+PLAIN_TEXTS = {
+    "parquet.size.statistics.enabled": "false",
+    **{f"parquet.enable.dictionary#{name}": "false" for name in TEXTS},
+    **{f"parquet.column.statistics.enabled#{name}": "false" for name in TEXTS},
+}
+"""No two commands or rows are alike: a dictionary of them is made to be thrown away. They lie in no order: what is smallest and
+largest helps nobody to skip them, and telling takes two comparisons for every value."""
+READ_IN_PARTS = {"spark.sql.files.maxPartitionBytes": str(8 << 20)}
+"""So that a file of many deliveries is decoded by all cores. What each writes are deliveries that follow each other, so that
+silver, when it asks for some of them, finds those in few files and pages."""
 SMALL_ROW_GROUPS = {"parquet.block.size": str(2 << 20)}
 """So that of what waits only the part is read that Meta satisfies."""
 SILVER = tuple(
@@ -31,7 +39,7 @@ def replica_stages() -> tuple[Stage, ...]:
             ("raw.replica",),
             bronze,
             max_blocks=100_000,
-            write_settings=NO_DICTIONARY,
+            write_settings=READ_IN_PARTS | PLAIN_TEXTS,
         ),
         Stage(
             "silver.replica",
@@ -40,7 +48,7 @@ def replica_stages() -> tuple[Stage, ...]:
             ("bronze.replica",),
             silver,
             max_blocks=100_000,
-            write_settings=SMALL_ROW_GROUPS | NO_DICTIONARY,
+            write_settings=SMALL_ROW_GROUPS | PLAIN_TEXTS,
             verify=replica_problems,
         ),
         Stage("gold.replica", "raft", ("gold.replica_health",), ("silver.replica",), gold, max_blocks=100_000),
@@ -51,8 +59,6 @@ def bronze(batch: Batch) -> Output:
     """Every entry as a command. One that cannot be understood stops the replica: others may have understood it."""
     ((chain, _),) = batch.ranges.items()
     entries = batch.read("raw.transactions").select("_height", "tx_index", "payload")
-    count = parts(batch, "raw.replica", "raw.transactions")
-    entries = entries.repartition(count, "_height", "tx_index") if count > 1 else entries
     commands = entries.mapInArrow(decode.decode_entries, spark_ddl(decode.SCHEMA))
     seen = Observation()
     told = commands.observe(seen, F.count("error").alias("wrong")).filter("error IS NULL")
