@@ -19,8 +19,8 @@ PLAIN_TEXTS = {
 """No two commands or rows are alike: a dictionary of them is made to be thrown away. They lie in no order: what is smallest and
 largest helps nobody to skip them, and telling takes two comparisons for every value."""
 READ_IN_PARTS = {"spark.sql.files.maxPartitionBytes": str(8 << 20), "spark.sql.files.openCostInBytes": str(256 << 10)}
-"""So that a file of many deliveries is decoded by all cores, and many small ones are by one. What each writes are deliveries that follow each other, so that
-silver, when it asks for some of them, finds those in few files and pages."""
+"""So that a file of many deliveries is decoded by all cores, and many small ones are by one. What each writes are deliveries that
+follow each other, so that silver, when it asks for some of them, finds those in few files and pages."""
 SMALL_ROW_GROUPS = {"parquet.block.size": str(2 << 20)}
 """So that of what waits only the part is read that Meta satisfies."""
 SILVER = tuple(
