@@ -52,11 +52,11 @@ def ratios(labels: Sequence[str], values: Sequence[float], title: str, ylabel: s
     bars = axes.barh(list(labels), [value - 1 for value in values], left=1, color=[PALETTE[value < 1] for value in values])
     axes.bar_label(bars, labels=[f"{value:,.0f}x" if value >= 10 else f"{value:.2g}x" for value in values], padding=2)
     axes.set_xscale("log")
-    axes.set_xlim(min([1, *values]) / 4, max([1, *values]) * 4)  # room for the numbers beside the bars
+    axes.set_xlim(min([1, *values]) / 10, max([1, *values]) * 10)  # room for the numbers beside the bars
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.invert_yaxis()
-    axes.set(title=title, xlabel="times better than the peer (left of 1: worse)", ylabel=ylabel)
+    axes.set(title=title, xlabel="times better than the peer\n(left of 1: worse)", ylabel=ylabel)
     axes.spines[["top", "right"]].set_visible(False)
 
 
@@ -80,7 +80,7 @@ def ranges(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str, xlabel
     axes.invert_yaxis()
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))  # beside the lines, never on them
 
 
 def heat(

@@ -58,6 +58,17 @@ def test_ratios_show_both_sides_of_one() -> None:
     plt.close("all")
 
 
+def test_ratios_with_the_longest_names_that_there_are_have_room() -> None:
+    """Names of real benchmarks leave a narrow plot: its numbers and the words below it still have to fit."""
+    names = [f"hot address + signature, 1,000 blocks, as Python rows: p{part}, PostgreSQL" for part in (50, 95, 99)]
+    ratios(names, [0.06, 123.0, 1.1], title="lake bench logs", ylabel="what was measured, and the peer")
+    figure, axes = plt.gcf(), plt.gca()
+    figure.draw_without_rendering()
+    assert axes.xaxis.label.get_window_extent().x1 <= figure.bbox.x1, "the words below"
+    assert all(axes.bbox.x0 < text.get_window_extent().x0 and text.get_window_extent().x1 < axes.bbox.x1 for text in axes.texts)
+    plt.close("all")
+
+
 def test_numbers_of_ratios_are_plain_and_stay_off_the_names() -> None:
     ratios(["a query with quite a long name", "another one", "a third"], [0.06, 124.4, 1.0], title="Queries", ylabel="what")
     figure, axes = plt.gcf(), plt.gca()
