@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup run fresh test soak lint format bench cometbft clean clean-all
+DATABRICKS := v0.298.0
+.PHONY: help setup run fresh test soak lint format bench cometbft databricks clean clean-all
 
 help:       ## list what you can make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -32,6 +33,10 @@ bench: setup ## measure the kernel against its budgets
 
 cometbft:   ## install a CometBFT node with Go, for the test of lake abci
 	@go install github.com/cometbft/cometbft/cmd/cometbft@v1.0.1
+
+databricks: ## build Databricks' own command with Go (1.25 or newer), for the tests of the bundle
+	@go mod download github.com/databricks/cli@$(DATABRICKS)
+	@cd "$$(go env GOMODCACHE)/github.com/databricks/cli@$(DATABRICKS)" && go build -o "$$(go env GOPATH)/bin/databricks" .
 
 clean:      ## stop the local Spark server; remove the lake and caches
 	@if [ -x .venv/bin/lake ]; then .venv/bin/lake stop; fi

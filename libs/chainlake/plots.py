@@ -5,6 +5,7 @@ from typing import Any
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")  # of Okabe and Ito: colour-blind people can tell them apart
 STYLES = ("-", "--", "-.", ":")
+MARKS = ("o", "s", "^", "D", "v")
 BLUE = PALETTE[0]
 CROWDED = 6
 MOST_BARS = 30
@@ -43,7 +44,7 @@ def lines(series: Mapping[str, tuple[Iterable[Any], Iterable[float]]], title: st
         axes.legend(frameon=False)
 
 
-def ratios(labels: Sequence[str], values: Sequence[float], title: str) -> None:
+def ratios(labels: Sequence[str], values: Sequence[float], title: str, ylabel: str) -> None:
     """How many times better than a peer, on a logarithmic scale around 1: to the right we are better, to the left the peer is."""
     import matplotlib.pyplot as plt
 
@@ -51,34 +52,35 @@ def ratios(labels: Sequence[str], values: Sequence[float], title: str) -> None:
     bars = axes.barh(list(labels), [value - 1 for value in values], left=1, color=[PALETTE[value < 1] for value in values])
     axes.bar_label(bars, labels=[f"{value:,.0f}x" if value >= 10 else f"{value:.2g}x" for value in values], padding=2)
     axes.set_xscale("log")
-    axes.set_xlim(min([1, *values]) / 4, max([1, *values]) * 4)  # room for the numbers beside the bars
+    axes.set_xlim(min([1, *values]) / 10, max([1, *values]) * 10)  # room for the numbers beside the bars
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.invert_yaxis()
-    axes.set(title=title, xlabel="times better than the peer (left of 1: worse)")
+    axes.set(title=title, xlabel="times better than the peer\n(left of 1: worse)", ylabel=ylabel)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def ranges(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str, xlabel: str) -> None:
-    """For each name and series a line from the least to the greatest of its values, dots at each, on a logarithmic scale."""
+def ranges(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str, xlabel: str, ylabel: str) -> None:
+    """For each name and series a line from the least to the greatest of its values, on a logarithmic scale. Series have marks of
+    their own at the values, so that they are told apart without colour."""
     import matplotlib.pyplot as plt
 
     series = list(dict.fromkeys(name for row in rows.values() for name in row))
     _, axes = plt.subplots(figsize=(8, 1.0 + 0.34 * len(rows)), layout="constrained")
     for number, name in enumerate(series):
-        color, label = PALETTE[number % len(PALETTE)], name
+        color, mark, label = PALETTE[number % len(PALETTE)], MARKS[number % len(MARKS)], name
         for place, row in enumerate(rows.values()):
             if name in row:
                 height = [place + 0.2 * (number - (len(series) - 1) / 2)] * len(row[name])
-                axes.plot(list(row[name]), height, color=color, marker="o", markersize=3, linewidth=1.2, label=label)
+                axes.plot(list(row[name]), height, color=color, marker=mark, markersize=4, linewidth=1.2, label=label)
                 label = "_nolegend_"
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.set_yticks(range(len(rows)), list(rows))
     axes.invert_yaxis()
-    axes.set(title=title, xlabel=xlabel)
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))  # beside the lines, never on them
 
 
 def heat(

@@ -14,6 +14,7 @@ from chainlake.lake import Lake
 from chainlake.lake.clock import now
 from chainlake.lake.control import ControlTables
 from chainlake.lake.delta_rs import PACK_AFTER, Turn
+from chainlake.lake.views import VISIBLE
 from chainlake.lake.visibility import Commit, LedgerView
 
 
@@ -33,6 +34,9 @@ def test_views_explain_their_columns(full_lake: Lake) -> None:
         f.name: f.metadata.get("comment") for f in full_lake.spark.table(full_lake.namespace.view("raw.blocks")).schema.fields
     }
     assert list(fields)[:4] == ["chain", "height", "hash", "parent_hash"] and all(fields.values())
+    ledger = full_lake.spark.table(full_lake.namespace.control("visible")).schema.fields
+    assert [(f.name, f.metadata.get("comment")) for f in ledger] == [(c.name, c.comment) for c in VISIBLE.columns]
+    assert [f.dataType.simpleString().upper() for f in ledger] == [c.type for c in VISIBLE.columns]
 
 
 def test_a_constraint_holds(full_lake: Lake) -> None:

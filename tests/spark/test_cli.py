@@ -2,6 +2,7 @@
 
 import json
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,13 @@ def test_sql_reads_at_the_head_at_a_height_and_at_a_time_and_never_writes(lake_c
     assert json.loads(lake_command("sql", "SELECT count(*) AS n FROM raw.blocks WHERE chain = 'demo-evm'", "--json")[1]) == [
         {"n": 20}
     ]
+
+
+def test_sql_shows_a_bar_to_people_and_its_rows_to_programs(lake_command, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    code, out, err = lake_command("sql", "SELECT sum(id % 7) AS n FROM range(0, 7000000, 1, 8)", "--json")
+    assert (code, json.loads(out)) == (0, [{"n": 21000000}])
+    assert err.endswith("\r\x1b[K") and err.count("\n") == 0, "the bar is taken away"
 
 
 def test_rollback_audit_and_run_bring_a_chain_back(lake_command) -> None:  # type: ignore[no-untyped-def]

@@ -1,11 +1,14 @@
 """The bundle files, the notebooks and the library fit each other, so that a deployment does not find out for us."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import pytest
@@ -17,6 +20,7 @@ from chainlake.jobs.model import JOB_PARAMETER
 from chainlake.lake.ddl import load
 from chainlake.notebook import declared_params
 from chainlake.paths import bundles_dir, notebooks_dir, project_root, tables_dir
+from tests.unit.fake_workspace import WAREHOUSE, Workspace, workspace
 
 FOR_PROD = {"notify": "ops@example.com", "service_principal": "an-id"}
 BUNDLE = load_bundle()
@@ -189,26 +193,105 @@ def test_no_dashboard_overlaps_itself() -> None:
             assert len(set(cells)) == len(cells) and max(x for x, _ in cells) < 6
 
 
-def test_the_real_validator_accepts_the_bundle(record_property: Callable[[str, object], None]) -> None:
-    """Databricks' own command where it is installed. It asks a workspace, so it needs one that is set up."""
+@pytest.fixture
+def databricks() -> str:
+    """Databricks' own command."""
     command = shutil.which("databricks")
     if command is None:
-        pytest.skip("the databricks command is not installed: the bundle was checked by its structure only")
-    done = subprocess.run([command, "bundle", "validate", "--target", "dev"], cwd=project_root(), capture_output=True, text=True)
-    if "auth" in done.stderr or "workspace" in done.stderr.lower():
-        pytest.skip(f"the databricks command has no workspace: {done.stderr.strip().splitlines()[0][:200]}")
+        pytest.skip("the databricks command is not installed (make databricks): the bundle was checked by its structure only")
+    return command
+
+
+def asked(command: str, held: Workspace, place: Path, project: Path, *words: str) -> tuple[str, list[str]]:
+    """What the command prints when it is told something in a project, and what it has to say against it."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"  # the Python that builds the wheel
+    own = {"PATH": path, "HOME": str(place), "DATABRICKS_BUNDLE_TMP": str(place), "DATABRICKS_BUNDLE_ENGINE": "direct"}
+    offline = {"PIP_NO_BUILD_ISOLATION": "0", "PIP_NO_INDEX": "1"}  # 0 is how pip spells: with what is installed
+    there = {"DATABRICKS_HOST": held.url, "DATABRICKS_TOKEN": "none", "DATABRICKS_RATE_LIMIT": "1000"}
+    done = subprocess.run(
+        [command, "bundle", *words], cwd=project, env={**own, **offline, **there}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, [line for line in done.stderr.splitlines() if line.strip() and "[hostmetadata]" not in line]
+
+
+def validated(command: str, target: str, user: str, given: dict[str, str], place: Path) -> dict[str, Any]:
+    """The bundle as the command understands it for a target. There is nothing that it warns of."""
+    variables = [word for name, value in given.items() for word in ("--var", f"{name}={value}")]
+    with workspace(user) as held:
+        said = ("validate", "--target", target, "--output", "json", *variables)
+        printed, against = asked(command, held, place, project_root(), *said)
+    assert against == []
+    bundle: dict[str, Any] = json.loads(printed)
+    return bundle
+
+
+@pytest.mark.parametrize(
+    ("target", "user", "given"),
+    [("dev", "ann@example.com", {}), ("prod", FOR_PROD["service_principal"], FOR_PROD)],
+    ids=["dev", "prod"],
+)
+def test_the_real_validator_accepts_the_bundle(
+    databricks: str,
+    target: str,
+    user: str,
+    given: dict[str, str],
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """`databricks bundle validate` asks a workspace who one is and which warehouse there is: here a stand-in answers."""
+    bundle = validated(databricks, target, user, given, tmp_path)
+    jobs = bundle["resources"]["jobs"]
+    assert set(jobs) == set(JOBS) and set(bundle["resources"]["dashboards"]) == {path.name.split(".")[0] for path in DASHBOARDS}
+    assert bundle["resources"]["dashboards"]["lake_health"]["warehouse_id"] == WAREHOUSE["id"]
+    paused = {job["schedule"]["pause_status"] for job in jobs.values() if "schedule" in job}
+    assert paused == {"PAUSED" if target == "dev" else "UNPAUSED"}
+    files = bundle["workspace"]["file_path"]
+    for name, job in jobs.items():
+        left = set(re.findall(r"\$\{([^}]*)\}", json.dumps(job)))
+        assert all(re.fullmatch(r"resources\.jobs\.\w+\.id", one) for one in left), f"{name}: only ids are known later"
+        for task in (one for one in job["tasks"] if "notebook_task" in one):
+            path = task["notebook_task"]["notebook_path"]
+            assert (project_root() / f"{path.removeprefix(files)[1:]}.ipynb").is_file(), path
     record_property(VALIDATED, "the databricks command")
-    assert done.returncode == 0, done.stderr
 
 
-def test_the_schema_of_the_real_command_accepts_every_file(record_property: Callable[[str, object], None]) -> None:
+def test_only_the_deployer_can_write_where_production_runs_from(databricks: str, tmp_path: Path) -> None:
+    bundle = validated(databricks, "prod", FOR_PROD["service_principal"], FOR_PROD, tmp_path)
+    assert bundle["workspace"]["root_path"].startswith(f"/Workspace/Users/{FOR_PROD['service_principal']}/")
+
+
+def test_the_real_command_deploys_everything_with_the_wheel(databricks: str, tmp_path: Path) -> None:
+    """`databricks bundle deploy` builds the wheel, and sends files, jobs and dashboards to the stand-in."""
+    project = tmp_path / "project"
+    for name in (".gitignore", "LICENSE", "databricks.yml", "pyproject.toml", "setup.py"):
+        project.mkdir(exist_ok=True)
+        shutil.copy(project_root() / name, project)
+    for name in ("bundles", "dashboards", "libs", "notebooks", "tables"):
+        shutil.copytree(project_root() / name, project / name, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    with workspace("ann@example.com") as held:
+        asked(databricks, held, tmp_path / "own", project, "deploy", "--target", "dev")
+    assert {job["name"] for job in held.jobs} == {f"[dev ann] {job.title}" for job in JOBS.values()}
+    assert len(held.dashboards) == len(DASHBOARDS) and {"warehouse_id", "serialized_dashboard"} <= set(held.dashboards[0])
+    wheels = {f"/{path.lstrip('/')}" for path in held.files if path.endswith(".whl")}
+    assert len(wheels) == 1
+    for environment in (one for job in held.jobs for one in job.get("environments", ())):
+        assert set(environment["spec"]["dependencies"]) == wheels, "every task gets the wheel that was built and sent"
+    sent = "\n".join(held.files)
+    assert all(path.relative_to(notebooks_dir()).as_posix() in sent for path in NOTEBOOKS)
+    assert "/tests/" not in sent
+
+
+def test_the_schema_of_the_real_command_accepts_every_file(
+    databricks: str, record_property: Callable[[str, object], None]
+) -> None:
     """`databricks bundle schema` needs no workspace: it tells every field that a bundle may have, as a JSON schema."""
-    command = shutil.which("databricks")
-    if command is None:
-        pytest.skip("the databricks command is not installed: its schema was not asked")
-    done = subprocess.run([command, "bundle", "schema"], cwd=project_root(), capture_output=True, text=True)
+    done = subprocess.run([databricks, "bundle", "schema"], cwd=project_root(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert refused_by(json.loads(done.stdout)) == []
+    schema = json.loads(done.stdout)
+    assert refused_by(schema) == []
+    found = refused_by(schema, lambda text: text.replace("timeout_seconds", "timeout"))
+    assert len(found) == len(JOBS) and all("'timeout' was unexpected" in one for one in found)
     record_property(VALIDATED, "the schema of the databricks command")
 
 
@@ -227,11 +310,19 @@ def test_a_schema_that_does_not_fit_is_told_by_file_and_place() -> None:
     assert any(one.startswith("logs.job.yml resources/jobs/logs: ") and "'tasks' was unexpected" in one for one in found)
 
 
-def refused_by(schema: dict[str, object]) -> list[str]:
-    """What a JSON schema does not allow, in each file of the bundle."""
-    validator = pytest.importorskip("jsonschema").Draft202012Validator(schema)
-    found = ((path, one) for path in files() for one in validator.iter_errors(yaml.safe_load(path.read_text())))
-    return [f"{path.name} {'/'.join(map(str, one.absolute_path))}: {one.message[:200]}" for path, one in found]
+def refused_by(schema: dict[str, object], change: Callable[[str], str] = str) -> list[str]:
+    """What a JSON schema does not allow, in each file of the bundle, or in what a change makes of it."""
+    jsonschema = pytest.importorskip("jsonschema")
+    validator = jsonschema.Draft202012Validator(schema)
+    found = [(path, one) for path in files() for one in validator.iter_errors(yaml.safe_load(change(path.read_text())))]
+    deepest = [(path, _deepest(one)) for path, one in found]
+    return [f"{path.name} {'/'.join(map(str, one.absolute_path))}: {one.message[:200]}" for path, one in deepest]
+
+
+def _deepest(error: Any) -> Any:
+    """Each place may also hold a reference as text, so a schema only says that neither fits: what is wrong lies further down."""
+    below = [_deepest(one) for one in error.context]
+    return max(below, key=lambda one: len(one.absolute_path), default=error)
 
 
 def test_the_bundle_package_accepts_jobs_and_dashboards(record_property: Callable[[str, object], None]) -> None:

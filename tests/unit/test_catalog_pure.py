@@ -16,8 +16,8 @@ from chainlake.lake.catalog import usable_bases
 from chainlake.lake.ddl import Table, load, parse
 from chainlake.lake.migrations import Migration, _apply, find
 from chainlake.lake.names import Namespace
-from chainlake.lake.tables_page import page
-from chainlake.lake.views import reader_view, shown_columns, visible_view
+from chainlake.lake.tables_page import page, queryable
+from chainlake.lake.views import VISIBLE, reader_view, shown_columns, visible_view
 from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, Commit, LedgerView
 from chainlake.paths import project_root, tables_dir
 from tests.unit.ledger_model import CHAIN, Block, Operation, Step, World, commit, commits, operations, replay
@@ -82,6 +82,23 @@ def test_a_view_shows_its_declared_columns_and_hides_the_kernels(table: Table, h
     own = [*(column.name for column in table.columns), *table.hex_columns]
     assert declared == list(shown_columns(table)) == (["chain", *own] if table.kind == "state" else ["chain", "height", *own])
     assert not [name for name in declared if name.startswith("_")]
+
+
+@pytest.mark.parametrize("text", VIEWS)
+def test_every_view_and_every_column_of_it_is_explained(text: str) -> None:
+    head = text.partition("\nAS ")[0]
+    columns, _, description = head.partition(")\nCOMMENT ")
+    assert len(description) > 20
+    explained = re.findall(r"`(\w+)` COMMENT '(.+?)'(?=, `|$)", columns.partition(" (")[2])
+    assert len(explained) == columns.count("` COMMENT '") > 0
+
+
+def test_the_view_of_the_ledger_has_the_columns_that_are_documented() -> None:
+    head, _, body = visible_view(Namespace()).partition("\nAS ")
+    plain = body.removeprefix("SELECT ").partition("\nFROM")[0].replace("least(height, coalesce(floor, height)) AS ", "")
+    selected = [name.strip() for name in plain.split(",")]
+    declared = [column.name for column in VISIBLE.columns]
+    assert re.findall(r"`(\w+)` COMMENT", head) == declared == selected
 
 
 def test_identifiers_are_shown_in_hex_too_and_contents_are_not() -> None:
@@ -346,7 +363,7 @@ def test_the_projects_own_migrations_are_in_order_and_alter_only() -> None:
 
 def test_the_page_in_docs_is_what_the_declarations_say() -> None:
     written = (project_root() / "docs" / "tables.md").read_text(encoding="utf-8")
-    assert written == page(load(tables_dir())), "run: lake tables --markdown > docs/tables.md"
+    assert written == page(queryable(load(tables_dir()))), "run: lake tables --markdown > docs/tables.md"
 
 
 def test_the_page_explains_every_column_of_every_table() -> None:
@@ -360,6 +377,6 @@ def test_the_page_explains_every_column_of_every_table() -> None:
 
 
 def test_control_tables_come_last_in_the_page() -> None:
-    names = re.findall(r"^## (\S+)", page(load(tables_dir())), re.MULTILINE)
+    names = re.findall(r"^## (\S+)", page(queryable(load(tables_dir()))), re.MULTILINE)
     kinds = [name.startswith("control.") for name in names]
     assert kinds == sorted(kinds) and any(kinds) and not all(kinds)

@@ -9,14 +9,15 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chainlake import errors
 from chainlake.cli import completion_scripts
-from chainlake.cli.command_tree import Command, _subparsers, read_commands
+from chainlake.cli.command_tree import Command, read_commands, subparsers
 from chainlake.cli.completion import known_names
-from chainlake.cli.main import _guarded, build_parser, main
+from chainlake.cli.main import LakeParser, _guarded, build_parser, main
 from chainlake.cli.operate import _show
 from chainlake.stages import all_stages
 from tests.unit.docs_commands import json_fields
@@ -43,20 +44,37 @@ def test_every_command_has_a_help_line_and_an_example_that_parses(command: Comma
         assert build_parser().parse_args(arguments).run is not None
 
 
-def leaves(parser: argparse.ArgumentParser, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Every command that has none below it, and what its help ends with."""
-    below = _subparsers(parser)
+def leaves(parser: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], LakeParser]]:
+    """Every command that has none below it."""
+    below = subparsers(parser)
     if below is None:
-        yield words, parser.epilog or ""
+        yield words, parser
     for name, sub in below.choices.items() if below else ():
         yield from leaves(sub, (*words, name))
 
 
-@pytest.mark.parametrize(
-    ("words", "shown"), list(leaves(build_parser())), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+each_leaf = pytest.mark.parametrize(
+    ("words", "parser"), list(leaves(build_parser())), ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
 )
-def test_commands_of_commands_have_examples_too(words: tuple[str, ...], shown: str) -> None:
-    found = examples(Command(words[0], "", shown, (), ()))
+
+
+@each_leaf
+def test_help_says_what_a_command_and_each_of_its_arguments_is_for(words: tuple[str, ...], parser: LakeParser) -> None:
+    assert parser.description and parser.description in parser.format_help()
+    silent = [action.dest for action in parser._actions if not action.help]
+    assert silent == [], f"lake {' '.join(words)} --help says nothing of them"
+
+
+def test_the_first_help_has_examples_that_parse() -> None:
+    shown = examples(Command("", "", build_parser().epilog or "", (), ()))
+    assert len(shown) >= 5
+    for arguments in shown:
+        assert build_parser().parse_args(arguments).run is not None
+
+
+@each_leaf
+def test_commands_of_commands_have_examples_too(words: tuple[str, ...], parser: LakeParser) -> None:
+    found = examples(Command(words[0], "", parser.epilog or "", (), ()))
     assert found, f"lake {' '.join(words)} shows no example"
     for arguments in found:
         assert tuple(arguments[: len(words)]) == words and build_parser().parse_args(arguments).run is not None
@@ -65,14 +83,8 @@ def test_commands_of_commands_have_examples_too(words: tuple[str, ...], shown: s
 def test_examples_can_be_pasted_from_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     text = BY_NAME["ingest"].example
-    sub = _subparsers(build_parser())
+    sub = subparsers(build_parser())
     assert sub is not None and max(map(len, text.splitlines())) > 80 and text in sub.choices["ingest"].format_help()
-
-
-@each_command
-def test_every_option_says_what_it_is_for(command: Command) -> None:
-    silent = [option.flags for option in command.options if not option.help and option.flags != ("--json",)]
-    assert silent == []
 
 
 def test_every_command_with_json_documents_its_fields() -> None:

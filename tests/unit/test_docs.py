@@ -1,6 +1,7 @@
 """What the documents say can be done, works: commands, code, links, names."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from chainlake.cli.command_tree import read_commands
 from chainlake.cli.main import build_parser, main
 from chainlake.lake.ddl import load
 from chainlake.paths import project_root, tables_dir
+from chainlake.replica.query import GroupHealth, Health, Read
+from chainlake.serve import cage, shards
 from chainlake.stages import all_stages
 from tests.unit.docs_commands import Shown, blocks, commands, documents
 
@@ -130,3 +133,29 @@ def test_every_document_is_in_the_list_of_documents() -> None:
     listed = (project_root() / "docs" / "README.md").read_text()
     for path in (project_root() / "docs").glob("*.md"):
         assert path.name == "README.md" or f"({path.name})" in listed, path.name
+
+
+def test_every_route_of_the_gateway_is_documented() -> None:
+    written = (project_root() / "docs" / "serve.md").read_text(encoding="utf-8")
+    source = "\n".join(path.read_text() for path in (project_root() / "libs/chainlake/serve").glob("*.py"))
+    said = re.findall(r"router\.add\(\"GET\", \"([^\"]+)\"", source)
+    # Paths that are taken apart later: to answer them, or to refuse them in the words of the protocol.
+    generic = {"/stream", "/streams/{a}", "/streams/{a}/{b}", "/streams/{a}/{b}/{c}"}
+    routes = {*said, *cage.PATHS, *cage.PROOFS, *shards.PATHS} - generic - {"/static/{name}"}
+    assert len(routes) > 20 and generic < set(shards.PATHS)
+    for route in sorted(routes):
+        assert re.search(rf"`(GET )?{re.escape(route)}[`?]", written), route
+
+
+def test_the_page_names_every_kind_of_proof_that_it_can_fetch() -> None:
+    page = (project_root() / "libs/chainlake/serve/static/index.html").read_text()
+    for route in (*cage.PROOFS, "/stream/{id}/proof"):
+        shape = re.escape(route).replace(r"\{txin\}", "TXID%23INDEX")
+        assert re.search(re.sub(r"\\\{\w+\\\}", "[A-Z]+", shape), page), route
+
+
+def test_json_of_replicas_is_documented_field_by_field() -> None:
+    section = (project_root() / "docs" / "replica.md").read_text().partition("## Reading")[2].partition("\n## ")[0]
+    for kind in (Health, GroupHealth, Read):
+        for field in fields(kind):
+            assert f"`{field.name}`" in section, f"{kind.__name__}.{field.name}"

@@ -39,6 +39,9 @@ def build_wheel(tmp_path: Path) -> Path:
 def test_the_wheel_carries_the_tables_and_says_that_jobs_need_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = names(paths.tables_dir())
     zipfile.ZipFile(build_wheel(tmp_path)).extractall(tmp_path / "site")
+    site = tmp_path / "site" / "chainlake"
+    for file in (path for path in paths.PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts):
+        assert (site / file.relative_to(paths.PACKAGE)).is_file(), f"the wheel lacks {file.name}"
     monkeypatch.setattr(paths, "PACKAGE", tmp_path / "site" / "chainlake")
     assert names(paths.tables_dir()) == tables
     for missing in (paths.bundles_dir, paths.notebooks_dir):

@@ -5,7 +5,7 @@ from itertools import combinations
 import matplotlib
 import matplotlib.pyplot as plt
 
-from chainlake.plots import PALETTE, bar, heat, lines, ratios, spans, timeline
+from chainlake.plots import PALETTE, bar, heat, lines, ranges, ratios, spans, timeline
 
 
 def test_a_bar_plot_has_title_axes_and_values() -> None:
@@ -48,23 +48,48 @@ def test_a_bar_plot_of_a_thousand_shards_shows_some_and_says_so() -> None:
 
 
 def test_ratios_show_both_sides_of_one() -> None:
-    ratios(["rare topic", "hot address"], [12.0, 0.5], title="Queries")
+    ratios(["rare topic", "hot address"], [12.0, 0.5], title="Queries", ylabel="what, and the peer")
     axes = plt.gca()
     assert axes.get_title() == "Queries" and axes.get_xscale() == "log"
+    assert axes.get_xlabel().startswith("times better") and axes.get_ylabel() == "what, and the peer"
     assert sorted(text.get_text() for text in axes.texts) == ["0.5x", "12x"]
     colors = [bar.get_facecolor() for bar in axes.patches]
     assert colors[0] != colors[1]
     plt.close("all")
 
 
+def test_ratios_with_the_longest_names_that_there_are_have_room() -> None:
+    """Names of real benchmarks leave a narrow plot: its numbers and the words below it still have to fit."""
+    names = [f"hot address + signature, 1,000 blocks, as Python rows: p{part}, PostgreSQL" for part in (50, 95, 99)]
+    ratios(names, [0.06, 123.0, 1.1], title="lake bench logs", ylabel="what was measured, and the peer")
+    figure, axes = plt.gcf(), plt.gca()
+    figure.draw_without_rendering()
+    assert axes.xaxis.label.get_window_extent().x1 <= figure.bbox.x1, "the words below"
+    assert all(axes.bbox.x0 < text.get_window_extent().x0 and text.get_window_extent().x1 < axes.bbox.x1 for text in axes.texts)
+    plt.close("all")
+
+
 def test_numbers_of_ratios_are_plain_and_stay_off_the_names() -> None:
-    ratios(["a query with quite a long name", "another one", "a third"], [0.06, 124.4, 1.0], title="Queries")
+    ratios(["a query with quite a long name", "another one", "a third"], [0.06, 124.4, 1.0], title="Queries", ylabel="what")
     figure, axes = plt.gcf(), plt.gca()
     figure.draw_without_rendering()
     assert sorted(text.get_text() for text in axes.texts) == ["0.06x", "124x", "1x"]
     assert all(axes.bbox.x0 < text.get_window_extent().x0 for text in axes.texts), "right of the axis"
     assert all(text.get_window_extent().x1 < axes.bbox.x1 for text in axes.texts)
     assert {"0.1", "1", "10"} <= {label.get_text() for label in axes.get_xticklabels()}
+    plt.close("all")
+
+
+def test_ranges_have_both_axes_and_series_that_are_told_apart_without_colour() -> None:
+    rows = {"rare topic": {"Chainlake": [0.5, 0.9], "DuckDB": [9, 20]}, "hot address": {"Chainlake": [1, 2]}}
+    ranges(rows, title="Queries", xlabel="milliseconds", ylabel="query")
+    axes = plt.gca()
+    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_xscale()) == ("milliseconds", "query", "log")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Chainlake", "DuckDB"]
+    assert {(line.get_label(), line.get_marker()) for line in axes.get_lines() if not line.get_label().startswith("_")} == {
+        ("Chainlake", "o"),
+        ("DuckDB", "s"),
+    }
     plt.close("all")
 
 

@@ -4,11 +4,12 @@ import io
 import json
 import re
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from chainlake.lake.progress import BAR, Progress, side_by_side
+from chainlake.lake.progress import BAR, Progress, of_query, side_by_side
 
 
 class Terminal(io.StringIO):
@@ -126,3 +127,43 @@ def test_work_side_by_side_keeps_its_order_and_shows_how_far_it_is(monkeypatch: 
     assert "20/20 tables" in stream.getvalue() and stream.getvalue().endswith("\n")
     with pytest.raises(ZeroDivisionError):
         side_by_side(lambda number: 1 // number, [1, 0], "gc", "tables")
+
+
+class Session:
+    """A Spark Connect session, as far as its progress goes."""
+
+    def __init__(self) -> None:
+        self.handlers: list[Any] = []
+
+    def registerProgressHandler(self, handler: Any) -> None:
+        self.handlers.append(handler)
+
+    def removeProgressHandler(self, handler: Any) -> None:
+        self.handlers.remove(handler)
+
+    def tell(self, *stages: tuple[int, int]) -> None:
+        """So many tasks of so many are done, stage by stage; called as Spark's client does."""
+        known = [SimpleNamespace(num_completed_tasks=done, num_tasks=total) for done, total in stages]
+        for handler in self.handlers:
+            handler(stages=known, inflight_tasks=1, operation_id=None, done=False)
+
+
+Session.__module__ = "pyspark.sql.connect.session"
+
+
+def test_a_query_shows_a_bar_of_sparks_tasks_and_takes_it_away() -> None:
+    session, stream = Session(), Terminal()
+    with of_query(session, stream):
+        session.tell()
+        assert stream.getvalue() == "", "nothing is known yet"
+        session.tell((1, 4), (0, 4))
+        session.tell((4, 4), (2, 4))
+    assert "1/8 tasks" in stream.getvalue() and "6/8 tasks" in stream.getvalue()
+    assert stream.getvalue().endswith("\r\x1b[K") and session.handlers == []
+
+
+def test_a_query_shows_no_bar_to_a_program_or_without_spark_connect() -> None:
+    session, stream = Session(), Terminal()
+    with of_query(session, io.StringIO()), of_query(object(), stream):
+        assert session.handlers == []
+    assert stream.getvalue() == ""

@@ -22,7 +22,9 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         epilog="example: lake abci --chain shard-0 --registry nodes.jsonl, then cometbft start --proxy_app tcp://127.0.0.1:26658",
     )
     abci.add_argument("--chain", required=True, metavar="NAME", help="chain of the lake; one that is not there yet starts empty")
-    abci.add_argument("--listen", default="127.0.0.1:26658", metavar="HOST:PORT", help="where CometBFT connects to")
+    abci.add_argument(
+        "--listen", default="127.0.0.1:26658", metavar="HOST:PORT", help="where CometBFT connects to (default: 127.0.0.1:26658)"
+    )
     abci.add_argument("--registry", metavar="FILE", help="nodes, as lake ingest takes them (default: that of the chain)")
     abci.add_argument("--app-hash", choices=("tree", "placeholder"), help="what blocks commit to (default: as the chain has it)")
     abci.add_argument(

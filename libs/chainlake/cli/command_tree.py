@@ -42,7 +42,7 @@ Names = Mapping[str, Sequence[str]]
 
 def read_commands(parser: argparse.ArgumentParser, names: Names) -> list[Command]:
     """All commands of a parser, in its order."""
-    commands = _subparsers(parser)
+    commands = subparsers(parser)
     if commands is None:
         return []
     helps = {action.dest: action.help or "" for action in commands._choices_actions}
@@ -58,18 +58,19 @@ def _command(name: str, text: str, parser: argparse.ArgumentParser, names: Names
 
 def _example(parser: argparse.ArgumentParser) -> str:
     """Its own, or that of the first command below it."""
-    below = _subparsers(parser)
+    below = subparsers(parser)
     return parser.epilog or next((_example(sub) for sub in below.choices.values()), "") if below else parser.epilog or ""
 
 
 def _actions(parser: argparse.ArgumentParser) -> list[argparse.Action]:
     """Those of a command and of the commands below it."""
-    below = _subparsers(parser)
+    below = subparsers(parser)
     nested = [] if below is None else [action for sub in below.choices.values() for action in _actions(sub)]
     return [*parser._actions, *(action for action in nested if action.option_strings)]
 
 
-def _subparsers(parser: argparse.ArgumentParser) -> "argparse._SubParsersAction[argparse.ArgumentParser] | None":
+def subparsers(parser: argparse.ArgumentParser) -> "argparse._SubParsersAction[argparse.ArgumentParser] | None":
+    """The commands below a parser, if it has some."""
     return next((action for action in parser._actions if isinstance(action, argparse._SubParsersAction)), None)
 
 

@@ -17,7 +17,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="a script that lets your shell complete commands, options, stages and jobs",
         epilog="example: lake completion bash > ~/.local/share/bash-completion/completions/lake",
     )
-    completion.add_argument("shell", choices=SHELLS)
+    completion.add_argument("shell", choices=SHELLS, help="the shell that is to complete")
     completion.set_defaults(run=_completion)
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 Commands = Any
 RUN_NUMBERS = ("blocks", "rows", "commits", "rollbacks")
+STAGE_HELP = "a stage, such as raw.logs"
+CHAIN_HELP = "a chain of the lake, such as demo-evm"
 SIZE_HELP = "tiny, small, medium or large (default: as they are, else small); chains can grow, not shrink"
 
 
@@ -92,8 +94,8 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         help="which commits made this, what was rolled back, by whom and why",
         epilog="example: lake audit raw.logs demo-evm --height 120",
     )
-    audit.add_argument("stage")
-    audit.add_argument("chain")
+    audit.add_argument("stage", help=STAGE_HELP)
+    audit.add_argument("chain", help=CHAIN_HELP)
     _add_when(audit)
     audit.add_argument("--json", action="store_true", help="one array with a row per commit")
     audit.set_defaults(run=_audit)
@@ -272,12 +274,15 @@ def run_rows(done: Any) -> list[dict[str, object]]:
 
 def _sql(given: argparse.Namespace) -> int:
     from chainlake.lake import open_lake
+    from chainlake.lake.progress import of_query
     from chainlake.lake.sql import check_readonly, query
 
     height, at = parse_height(given.height), parse_time(given.at)
     check_readonly(given.query)
-    frame = query(open_lake(given.home), given.query, height, at)
-    rows = frame.collect()
+    lake = open_lake(given.home)
+    frame = query(lake, given.query, height, at)
+    with of_query(lake.spark):
+        rows = frame.collect()
     if given.json:
         emit_json([row.asDict() for row in rows])
     else:
@@ -321,11 +326,11 @@ def _audit(given: argparse.Namespace) -> int:
 def _tables(given: argparse.Namespace) -> int:
     from chainlake.lake.ddl import load
     from chainlake.lake.names import Namespace
-    from chainlake.lake.tables_page import columns_shown, page
+    from chainlake.lake.tables_page import columns_shown, page, queryable
     from chainlake.lake.warehouse_sql import script
     from chainlake.paths import tables_dir
 
-    tables = load(tables_dir())
+    tables = queryable(load(tables_dir()))
     if given.table is not None:
         if given.table not in tables:
             raise BadInput(f"unknown table {given.table!r}: {_nearest(given.table, tables)}")

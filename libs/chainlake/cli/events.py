@@ -15,10 +15,10 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="event declarations by which logs are decoded: list, add, remove",
         epilog='example: lake events add "Minted(address indexed to, uint256 id)" --contract 0x5a…',
     )
-    events.add_argument("action", nargs="?", choices=("list", "add", "remove"), default="list")
+    events.add_argument("action", nargs="?", choices=("list", "add", "remove"), default="list", help="default: list")
     events.add_argument("declaration", nargs="?", help="as in Solidity: Transfer(address indexed from, address indexed to, …)")
     events.add_argument("--contract", metavar="0x…", help="only logs of this contract (default: of any)")
-    events.add_argument("--json", action="store_true")
+    events.add_argument("--json", action="store_true", help="list: one array of {event, topic0, contract, declaration}")
     events.set_defaults(run=_events)
 
 

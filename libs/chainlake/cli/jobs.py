@@ -35,7 +35,9 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="a bundle job, locally; without a name: all",
         epilog="example: lake run logs --param chain=demo-evm",
     )
-    run.add_argument("job", nargs="?")
+    run.add_argument(
+        "job", nargs="?", help="logs, shards, cage, replica or sync (default: all five); everything, maintenance or backfill"
+    )
     run.add_argument("--param", action="append", default=[], metavar="KEY=VALUE", help="a job parameter; repeatable")
     run.add_argument("--json", action="store_true", help="one array with a row per job; tasks are told on standard error")
     run.set_defaults(run=_run)
@@ -56,19 +58,26 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
 
 def run_jobs(home: Path, name: str | None, params: dict[str, str], out: TextIO | None = None) -> "list[JobResult]":
     """Run one job or all, telling what happens. A failed job does not keep the others from running."""
+    from chainlake.cli.task_bar import TaskBar
     from chainlake.jobs.bundle import load_bundle
-    from chainlake.jobs.runner import TaskEvent, run_job
+    from chainlake.jobs.runner import State, TaskEvent, run_job
 
     bundle = load_bundle()
+    wanted = bundle.pipeline() if name is None else [bundle.job(name)]
     results = []
-    for job in bundle.pipeline() if name is None else [bundle.job(name)]:
+    with TaskBar(sum(len(job.tasks) for job in wanted)) as bar:
+        for job in wanted:
 
-        def tell(event: TaskEvent, job_name: str = job.name) -> None:
-            took = f" {seconds(event.seconds)}" if event.seconds else ""
-            line = f"{job_name}: {event.task} {event.state.value}{took}{': ' + event.error if event.error else ''}"
-            (out or sys.stdout).write(line + "\n")
+            def tell(event: TaskEvent, job_name: str = job.name) -> None:
+                took = f" {seconds(event.seconds)}" if event.seconds else ""
+                line = f"{job_name}: {event.task} {event.state.value}{took}{': ' + event.error if event.error else ''}"
+                bar.write(line, out or sys.stdout)
+                if event.state is State.RUNNING:
+                    bar.started(event.task)
+                elif event.state is not State.RETRYING and "/" not in event.task:  # not the tasks of a job that a task runs
+                    bar.ended()
 
-        results.append(run_job(job, home=home, params=params, on_event=tell, jobs=bundle.jobs))
+            results.append(run_job(job, home=home, params=params, on_event=tell, jobs=bundle.jobs))
     return results
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TextIO
 
 from chainlake import __version__
+from chainlake.cli.command_tree import subparsers
 from chainlake.cli.show import printable
 from chainlake.errors import LakeError, first_line
 
@@ -22,7 +23,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return _guarded(given)
 
 
-_HOME: dict[str, Any] = {"metavar": "DIR", "help": "where the lake lives (default: $LAKE_HOME, else .lake)"}
+EXAMPLES = """examples:
+  lake up
+  lake status
+  lake sql "SELECT chain, max(height) AS head FROM raw.blocks GROUP BY chain"
+  lake rollback raw.logs demo-evm 120 --why "bad source file"
+  lake serve --port 8545
+
+More, with examples, is in the help of each: lake COMMAND --help. README.md explains the words."""
+_HOME: dict[str, Any] = {"metavar": "DIR", "help": "where the lake lives (default: $LAKE_HOME, else the nearest .lake)"}
 
 
 class WideHelp(argparse.RawDescriptionHelpFormatter):
@@ -47,14 +56,25 @@ def build_parser() -> argparse.ArgumentParser:
     parser = LakeParser(
         prog="lake",
         description="A lakehouse for block-ordered data: block-atomic, reversible, provable.",
-        epilog="lake COMMAND --help tells more, with examples.",
+        epilog=EXAMPLES,
     )
     parser.add_argument("--home", **_HOME, dest="home_before")  # a command's own default would overwrite the same name
     parser.add_argument("--version", action="version", version=f"chainlake {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for module in (jobs, data, events, operate, prove, serve, abci, snapshot, replica, doctor, completion):
         module.add_commands(commands, _common())
+    _describe(parser)
     return parser
+
+
+def _describe(parser: argparse.ArgumentParser) -> None:
+    """What a list of commands says of each also stands at the top of its own help."""
+    below = subparsers(parser)
+    if below is None:
+        return
+    for shown in below._choices_actions:
+        below.choices[shown.dest].description = shown.help
+        _describe(below.choices[shown.dest])
 
 
 def _common() -> argparse.ArgumentParser:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from chainlake.cli.data import existing_records, known_chain, known_stage, parse_number
+from chainlake.cli.data import CHAIN_HELP, STAGE_HELP, existing_records, known_chain, known_stage, parse_number
 from chainlake.cli.show import emit, emit_json, table
 from chainlake.errors import BadInput, CheckFailed
 
@@ -17,10 +17,10 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="take a stage, and all that consumed it, back to a block",
         epilog='example: lake rollback raw.logs demo-evm 120 --why "bad source file"',
     )
-    rollback.add_argument("stage")
-    rollback.add_argument("chain")
-    rollback.add_argument("height")
-    rollback.add_argument("--why", required=True, help="the reason, kept in the ledger")
+    rollback.add_argument("stage", help=STAGE_HELP)
+    rollback.add_argument("chain", help=CHAIN_HELP)
+    rollback.add_argument("height", help="the last block to keep; -1 for none of a chain that starts with block 0")
+    rollback.add_argument("--why", required=True, metavar="TEXT", help="the reason, kept in the ledger")
     rollback.add_argument("--force", action="store_true", help="also beyond the chain's rollback window")
     rollback.add_argument("--json", action="store_true", help="one array with a row per stage that went back")
     rollback.set_defaults(run=_rollback)
@@ -31,9 +31,9 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="let a degraded stage go on",
         epilog='example: lake resume raw.logs demo-evm --why "the source file was mended"',
     )
-    resume.add_argument("stage")
-    resume.add_argument("chain")
-    resume.add_argument("--why", required=True, help="the reason, kept in control.health")
+    resume.add_argument("stage", help=STAGE_HELP)
+    resume.add_argument("chain", help=CHAIN_HELP)
+    resume.add_argument("--why", required=True, metavar="TEXT", help="the reason, kept in control.health")
     resume.set_defaults(run=_resume)
 
     verify = commands.add_parser(
@@ -42,7 +42,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="check tables against the ledger; exit code 1 on any mismatch",
         epilog="example: lake verify raw.logs",
     )
-    verify.add_argument("stage", nargs="?")
+    verify.add_argument("stage", nargs="?", help=f"{STAGE_HELP} (default: all)")
     verify.add_argument("--json", action="store_true", help="one array of {stage, what}; empty if all holds")
     verify.set_defaults(run=_verify)
 
@@ -52,8 +52,8 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="state at finalized heights to base tables; pack small files",
         epilog="example: lake compact raw.logs demo-evm",
     )
-    compact.add_argument("stage", nargs="?")
-    compact.add_argument("chain", nargs="?")
+    compact.add_argument("stage", nargs="?", help=f"{STAGE_HELP} (default: all)")
+    compact.add_argument("chain", nargs="?", help=f"{CHAIN_HELP} (default: all)")
     compact.add_argument("--json", action="store_true", help="one array with a row per stage and chain")
     compact.set_defaults(run=_compact)
 
@@ -75,9 +75,9 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="put the tables of a stage back physically, after damage",
         epilog="example: lake restore raw.cage demo-cardano --seq 41",
     )
-    restore.add_argument("stage")
-    restore.add_argument("chain")
-    restore.add_argument("--seq", required=True, help="the commit to go back to, see lake audit")
+    restore.add_argument("stage", help=STAGE_HELP)
+    restore.add_argument("chain", help=CHAIN_HELP)
+    restore.add_argument("--seq", required=True, metavar="N", help="the commit to go back to, see lake audit")
     restore.add_argument("--json", action="store_true", help="one object: tables, rebuilt, lost, rolled_back")
     restore.set_defaults(run=_restore)
 

@@ -17,7 +17,7 @@ def add_shards(domains: Any, name: str, common: argparse.ArgumentParser) -> None
         help="that a stream has its metadata, or is not there: an ICS-23 proof under the state root",
         epilog=f"example: {SHARDS_EXAMPLE} --raw > proof.bin",
     )
-    shards.add_argument("chain")
+    shards.add_argument("chain", help="the shard: a chain of kind comet")
     shards.add_argument("stream", help="id of the stream, 64 hex digits")
     add_form(shards, "the ICS-23 CommitmentProof in protobuf")
     shards.set_defaults(run=_prove_shards)

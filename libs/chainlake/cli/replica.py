@@ -94,7 +94,7 @@ def _add(
     if "replica" in replica:
         parser.add_argument("replica", nargs=replica["replica"], metavar="REPLICA", help="chain of kind raft")
     if json:
-        parser.add_argument("--json", action="store_true")
+        parser.add_argument("--json", action="store_true", help="the same for scripts (docs/replica.md describes it)")
     parser.set_defaults(run=run)
     return parser
 

@@ -24,8 +24,8 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="write a shard to a file",
         epilog="example: lake snapshot export demo-shard-1 shard.snapshot --height 50",
     )
-    export.add_argument("chain")
-    export.add_argument("file")
+    export.add_argument("chain", help="the shard: a chain of kind comet")
+    export.add_argument("file", help="where to write it")
     export.add_argument("--height", metavar="N", help="after this block (default: the last one)")
     export.set_defaults(run=_export)
     take = actions.add_parser(
@@ -34,7 +34,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         help="begin a chain with a snapshot; its next blocks come from a source",
         epilog="example: lake snapshot import FILE --chain shard-1 --from http://127.0.0.1:26657 --option registry=nodes.jsonl",
     )
-    take.add_argument("file")
+    take.add_argument("file", help="what lake snapshot export wrote")
     take.add_argument("--chain", required=True, metavar="NAME", help="a name for the chain, new in the lake")
     take.add_argument("--from", dest="source", required=True, metavar="PATH|URL", help="where the next blocks come from")
     take.add_argument("--option", action="append", default=[], metavar="KEY=VALUE", help="an option of the chain; repeatable")

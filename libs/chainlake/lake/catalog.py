@@ -89,6 +89,7 @@ class Catalog:
     def digest(self) -> str:
         """What the declarations say, in short."""
         text = json.dumps({name: [repr(table), views.shown_columns(table)] for name, table in sorted(self.tables.items())})
+        text += repr(views.VISIBLE)
         changes = [migration.digest for migration in find(self.directories)]
         return hashlib.sha256(f"{text}{changes}{self.location}".encode()).hexdigest()[:16]
 

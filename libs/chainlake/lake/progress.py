@@ -6,7 +6,8 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, TypeVar
+from contextlib import contextmanager
+from typing import IO, Any, TypeVar
 
 from chainlake.lake.clock import now
 
@@ -28,11 +29,11 @@ class Progress:
         self._stream = stream or sys.stderr
         self._started = time.monotonic()
         self._lock = threading.Lock()
-        self._is_terminal = self._stream.isatty()
+        self.is_terminal = self._stream.isatty()
 
     def phase(self, phase: str, seconds: float, **fields: object) -> None:
         """One step is done. Not shown on a terminal, where the bar moves."""
-        if not self._is_terminal:
+        if not self.is_terminal:
             line = {"at": now().isoformat(timespec="milliseconds"), "stage": self._stage, **fields, "phase": phase}
             self._write(json.dumps({**line, "seconds": round(seconds, 3)}) + "\n")
 
@@ -41,12 +42,12 @@ class Progress:
         with self._lock:
             self._done += blocks
             self._total = total if total is not None else self._total
-        if self._is_terminal:
+        if self.is_terminal:
             self._write("\r" + self.line() + "\x1b[K")
 
     def clear(self) -> None:
         """Take the bar away, so that a line of text can stand in its place."""
-        if self._is_terminal:
+        if self.is_terminal:
             self._write("\r\x1b[K")
 
     def over(self, items: Iterable[Item]) -> Iterator[Item]:
@@ -70,7 +71,7 @@ class Progress:
         return f"{rate:,.0f} {self._unit}/s" if rate >= 1 or not rate else f"{1 / rate:,.0f} s each"
 
     def close(self) -> None:
-        if self._is_terminal and self._done:
+        if self.is_terminal and self._done:
             self._write("\n")
 
     def _write(self, text: str) -> None:
@@ -94,3 +95,27 @@ def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], name: st
             return list(pool.map(one, items))
     finally:
         progress.close()
+
+
+@contextmanager
+def of_query(spark: Any, stream: IO[str] | None = None) -> Iterator[None]:
+    """On a terminal, a bar of Spark's tasks while a query is answered, as Spark Connect tells of them; then it is taken away."""
+    progress = Progress("sql", stream=stream, unit="tasks")
+    if not progress.is_terminal or not type(spark).__module__.startswith("pyspark.sql.connect"):
+        yield
+        return
+    told = 0
+
+    def show(stages: Iterable[Any] | None, inflight_tasks: int, operation_id: str | None, done: bool) -> None:
+        nonlocal told
+        if known := list(stages or ()):
+            completed = sum(stage.num_completed_tasks for stage in known)
+            progress.advance(completed - told, sum(stage.num_tasks for stage in known))
+            told = completed
+
+    spark.registerProgressHandler(show)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(show)
+        progress.clear()

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from chainlake.lake.ddl import Table
-from chainlake.lake.views import shown_columns
+from chainlake.lake.views import VISIBLE, shown_columns
 
 HEADER = """# Tables
 
@@ -11,6 +11,11 @@ Made from `tables/` by `lake tables --markdown`; do not edit. Query the names be
 schema `store`. Every view shows committed rows only. `event` tables have one row per thing that happened, `state` tables show
 the current value per key (and every earlier one by height), `index` tables hold rows that span blocks.
 """
+
+
+def queryable(tables: Mapping[str, Table]) -> dict[str, Table]:
+    """What people can query: the tables, and the one view that is no table's."""
+    return {**tables, VISIBLE.name: VISIBLE}
 
 
 def page(tables: Mapping[str, Table]) -> str:

@@ -1,20 +1,44 @@
 """The SQL of the reader's views. The ledger comes first in every join, so that its snapshot is never newer than the data's."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 
-from chainlake.lake.ddl import Table
+from chainlake.lake.ddl import Column, Table
 from chainlake.lake.names import Namespace
 from chainlake.lake.visibility import Commit
 
 MOST_CHAINS = 64
+VISIBLE = Table(
+    name="control.visible",
+    description="Commits that can be seen now: heights in (base_height, limit_height] of each. A view of control.ledger.",
+    kind="control",
+    key=("stage", "lane", "seq", "chain"),
+    stages=(),
+    retention=timedelta(0),
+    columns=(
+        Column("stage", "STRING", False, "Stage that committed"),
+        Column("lane", "STRING", False, "Chains that advance together"),
+        Column("chain", "STRING", False, "Chain of the blocks"),
+        Column("seq", "BIGINT", False, "Number of the commit in its lane"),
+        Column("commit_id", "BIGINT", False, "Attempt that wrote the rows: _commit of the physical tables"),
+        Column("kind", "STRING", False, "advance, or compact: the base that counts"),
+        Column("base_height", "BIGINT", False, "Head before the commit"),
+        Column("height", "BIGINT", False, "Head after the commit; of a compact row: the height its base holds"),
+        Column("limit_height", "BIGINT", False, "Highest block of the commit that can be seen: later rollbacks hide those above"),
+    ),
+    checks=(),
+    cluster_by=(),
+    properties=(),
+)
+"""The one view that has no file in tables/: it shows no table but the ledger."""
 
 
 def visible_view(namespace: Namespace) -> str:
     """control.visible: commits that can be seen, each with the highest height that can."""
     newest_base = "max(CASE WHEN kind = 'compact' THEN seq END) OVER (PARTITION BY stage, chain) AS newest_base"
     return f"""
-CREATE OR REPLACE VIEW {namespace.control("visible")}
-COMMENT 'Commits that can be seen: heights in (base_height, limit_height] of each'
+CREATE OR REPLACE VIEW {namespace.control("visible")} ({_comments({one.name: one.comment for one in VISIBLE.columns})})
+COMMENT '{quoted(VISIBLE.description)}'
 AS SELECT stage, lane, chain, seq, commit_id, kind, base_height, height,
   least(height, coalesce(floor, height)) AS limit_height
 FROM ({_with_floors(namespace, "true", newest_base)})
@@ -48,7 +72,7 @@ def reader_view(namespace: Namespace, table: Table, bases: Mapping[str, Commit] 
     """
     body = _state(namespace, table, bases or {}) if table.kind == "state" else _events(namespace, table)
     body = _while_degraded(namespace, table, body) if table.while_degraded else body
-    comments = ", ".join(f"`{name}` COMMENT '{quoted(text)}'" for name, text in shown_columns(table).items())
+    comments = _comments(shown_columns(table))
     return f"CREATE OR REPLACE VIEW {namespace.view(table.name)} ({comments})\nCOMMENT '{quoted(table.description)}'\nAS {body}"
 
 
@@ -149,6 +173,11 @@ def _shown(alias: str, table: Table) -> str:
     if table.kind != "state":
         kernel.append(f"{alias}._height AS height")
     return ", ".join(kernel + [f"{alias}.`{column.name}`" for column in table.columns] + hexes(table, f"{alias}."))
+
+
+def _comments(columns: Mapping[str, str]) -> str:
+    """The columns of a view, each with what it means."""
+    return ", ".join(f"`{name}` COMMENT '{quoted(text)}'" for name, text in columns.items())
 
 
 def quoted(text: str) -> str:
