@@ -123,7 +123,8 @@ def tail(leaf: bytes, begin: int, depth: int) -> bytes:
 
 def _ends(path: bytes, proof: Proof) -> list[int] | None:
     """Where in the path each step's branch parts; None if the steps do not fit the path."""
-    cursor, ends = 0, list[int]()
+    ends: list[int] = []
+    cursor = 0
     for step in proof.steps:
         at = cursor + step.skip
         if at >= DEPTH:

@@ -263,7 +263,8 @@ class RadixTrie(ABC, Generic[Digest]):
 
     def _open_single(self, branch: Branch[Digest]) -> None:
         """Look into groups of a single child, which have no seal, and bring up to date what is above all groups."""
-        places, above = list[int](), list[Joined]()
+        places: list[int] = []
+        above: list[Joined] = []
         for at, group in enumerate(branch.closed):
             if group and (child := _SINGLE[at][group[0] >> 4]):
                 open_group(group, branch.entries, GROUPS * at)
