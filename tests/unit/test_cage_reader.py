@@ -190,6 +190,10 @@ def test_http(home: Path) -> None:
     owner = next(iter(state.requests.values())).owner
     mine = [r for r in state.requests.values() if r.owner == owner]
     assert len(get(gate, "/cage/requests", owner=owner.hex())[1]) == len(mine)
+    for wished in {request.token_id for request in state.requests.values()}:
+        waiting = {f"0x{place.tx_id.hex()}#{place.number}" for place, r in state.requests.items() if r.token_id == wished}
+        rows = get(gate, "/cage/requests", token=wished.hex())[1]
+        assert {f"{row['tx_id']}#{row['tx_index']}" for row in rows} == waiting
     status, raw = get(gate, f"/cage/token/{token.hex()}/proof/{key.hex()}", raw="true")
     assert status == 200 and mpf.verify(state.tokens[token].state.root, key, facts[key], mpf.Proof.from_bytes(raw))
     place, output = next(iter(state.utxos.items()))

@@ -298,6 +298,28 @@ def test_a_damaged_row_is_noticed_by_whoever_reads_it(items: Items, data: st.Dat
             trie.value_hash(key)
 
 
+@given(ITEMS.filter(lambda items: len(items) > 4), st.data())
+def test_a_damaged_row_is_noticed_again_by_whoever_asks_again(items: Items, data: st.DataObject) -> None:
+    rows, root = rows_of(items), mpf.root(items)
+    path = data.draw(st.sampled_from(sorted(rows)))
+    wrong = bytearray(rows[path])
+    wrong[data.draw(st.integers(0, len(wrong) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        trie = mpf.Trie({**rows, path: bytes(wrong)}, root)
+    except BrokenPromise:
+        return
+    refused = [key for key in items if is_refused(trie, key)]
+    assert refused and refused == [key for key in items if is_refused(trie, key)]
+
+
+def is_refused(trie: mpf.Trie, key: bytes) -> bool:
+    try:
+        trie.value_hash(key)
+    except BrokenPromise:
+        return True
+    return False
+
+
 def test_a_missing_row_and_rows_of_another_root_are_named() -> None:
     items = {key: b"v" for key in under("a7")}
     rows = rows_of(items)

@@ -44,3 +44,26 @@ def test_the_version_that_the_newest_commit_made_is_read_while_delta_keeps_it() 
 
 def test_a_rollback_of_yesterday_does_not_make_an_old_version_young() -> None:
     assert asked(written(ADVANCE, 1, 40, 3), written(ROLLBACK, 2, 1, 3)) == "`store`.`silver_happened` as it is"
+
+
+class Looking(Snapshot):
+    """Says in which commits it would look for rows."""
+
+    def _visible(self, frame: Any, live: Any, lower: Any) -> Any:
+        return [v.commit.seq for v in live]
+
+
+def looked_for(*commits: Commit) -> tuple[Any, Any]:
+    """The commits in which a batch of blocks 3 to 12 is looked for, and the state before it."""
+    catalog: Any = SimpleNamespace(namespace=Namespace(), control=None, table=lambda name: TABLE)
+    spark: Any = SimpleNamespace(table=lambda name: name)
+    looking = Looking(spark, catalog, LedgerView(commits))
+    of_state, _ = looking._held_at(TABLE, {CHAIN: 12}, None)
+    return looking.between("silver.happened", {CHAIN: (2, 12)}), of_state
+
+
+def test_rows_are_not_looked_for_in_commits_that_wrote_none_of_the_table() -> None:
+    rows = ({"silver_happened": 7}, {"silver_happened": 0}, {"silver_other": 0}, {})
+    made = [commit(ADVANCE, 3 * seq - 3, 3 * seq, seq, rows=rows[seq - 1]) for seq in (1, 2, 3, 4)]
+    assert looked_for(*made) == ([1, 3, 4], [1, 3, 4]), "only where the ledger says that there are none"
+    assert looked_for(made[1]) == ([], [])

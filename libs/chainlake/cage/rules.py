@@ -57,7 +57,8 @@ def events_of(
     """The events of a valid transaction, given its inputs in sorted order and what its policy was told (`minting`): those that
     use what was there, then what is new, tokens by their names."""
     states = _states(cage, created)
-    used, tokens = list[tuple[Used, Spent]](), list[tuple[bytes, State, Spent]]()
+    used: list[tuple[Used, Spent]] = []
+    tokens: list[tuple[bytes, State, Spent]] = []
     for one in spent:
         if one.output.address == cage.address:
             datum = read_datum(one.output.datum)
@@ -65,7 +66,8 @@ def events_of(
                 used.append((Used(one.place, datum), one))
             elif isinstance(datum, State):
                 tokens += [(asset.name, datum, one) for asset in one.output.assets if _is_token(cage, asset)]
-    events, taken = list[Event](), set[bytes]()
+    events: list[Event] = []
+    taken: set[bytes] = set()
     for token, was, one in tokens:
         told, state = constructor(one.redeemer), states.get(token)
         if told in (MODIFY, REJECT) and state is not None:

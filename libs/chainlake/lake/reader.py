@@ -64,8 +64,7 @@ class Snapshot:
     def between(self, name: str, ranges: Mapping[str, tuple[int, int]]) -> DataFrame:
         """Visible rows of heights in (from, to] of each chain, with the kernel's `_chain` and `_height`."""
         table = self._catalog.table(name)
-        histories = {chain: self._history(table, chain) for chain in ranges}
-        live = [v for chain, (low, high) in ranges.items() for v in histories[chain].visible(high) if v.limit > low]
+        live = [v for chain, (low, high) in ranges.items() for v in self._written(table, chain, high) if v.limit > low]
         lower = {chain: low for chain, (low, _) in ranges.items()}
         return self._visible(self._spark.table(self._catalog.namespace.store(name)), live, lower)
 
@@ -94,7 +93,7 @@ class Snapshot:
 
     def _held_at(self, table: Table, heights: Mapping[str, int], keys: DataFrame | None) -> tuple[DataFrame, DataFrame | None]:
         histories = {chain: self._history(table, chain) for chain in heights}
-        live = [v for chain, height in heights.items() for v in histories[chain].visible(height)]
+        live = [v for chain, height in heights.items() for v in self._written(table, chain, height)]
         bases = {c: b for c, h in heights.items() if (b := histories[c].base(h)) is not None}
         return self._held(table, self._spark.table(self._catalog.namespace.store(table.name)), live, bases, keys)
 
@@ -172,6 +171,11 @@ class Snapshot:
 
     def _history(self, table: Table, chain: str) -> History:
         return History(c for stage in table.stages for c in self.ledger.of(stage, chain).commits)
+
+    def _written(self, table: Table, chain: str, height: int) -> list[Visible]:
+        """The commits up to a height that wrote to a table. Where there is none, Spark need not look, nor plan what follows."""
+        stored = physical(table.name)
+        return [v for v in self._history(table, chain).visible(height) if v.commit.rows.get(stored) != 0]
 
     def _bases(self, histories: Mapping[str, History], height: int | None) -> dict[str, Commit]:
         return {chain: base for chain, h in histories.items() if (base := h.base(height)) is not None}

@@ -10,7 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING
+
+from pyspark.sql import DataFrame
 
 from chainlake.errors import BadInput, BrokenPromise
 from chainlake.lake import stopping
@@ -228,11 +231,11 @@ class LaneRun:
         if self.rows_at_most(ranges) <= self.max_rows:
             return ranges
         counts: dict[int, int] = {}
-        for table in self.lake.input_tables(self.stage):
-            frame = self.snapshot().between(table, ranges).groupBy("_chain", "_height").count()
-            for chain, height, count in frame.collect():
-                offset = height - ranges[chain][0]
-                counts[offset] = counts.get(offset, 0) + count
+        snapshot, names = self.snapshot(), self.lake.input_tables(self.stage)
+        places = [snapshot.between(name, ranges).select("_chain", "_height") for name in names]
+        for chain, height, count in reduce(DataFrame.unionByName, places).groupBy("_chain", "_height").count().collect():
+            offset = height - ranges[chain][0]
+            counts[offset] = counts.get(offset, 0) + count
         total, cut = 0, 1
         for offset in sorted(counts):
             total += counts[offset]

@@ -171,43 +171,41 @@ class Tree(RadixTrie[Node | None]):
     def _nothing(self) -> list[Node | None]:
         return _NOTHING
 
-    def _enter(self, branch: Branch[Node | None], slots: Iterable[int]) -> None:
-        cells, size, number = branch.cells, 4 * len(branch.path) + 4, _number(branch.path) << 4
+    def _rehash(self, branch: Branch[Node | None], slots: Iterable[int], above: Iterable[Joined]) -> None:
+        cells, entries, branches, size = branch.cells, branch.entries, branch.branches, 4 * len(branch.path) + 4
         for slot in slots:
-            entry = branch.entries[slot]
+            entry = entries[slot]
             if not entry:
                 cells[radix.WAYS + slot] = None
-            elif not branch.branches >> slot & 1:
+            elif not branches >> slot & 1:
                 key = entry[2:-HASH]
                 cells[radix.WAYS + slot] = Node(8 * len(key), int.from_bytes(key, "big"), entry[-HASH:])
             elif entry.startswith(_NEAR):
-                cells[radix.WAYS + slot] = _below(size, number | slot, entry[len(_NEAR) :])
+                cells[radix.WAYS + slot] = _below(size, _number(branch.path) << 4 | slot, entry[len(_NEAR) :])
             else:
                 cells[radix.WAYS + slot] = self._unpack(*branch_of(branch.path, slot, entry))
-
-    def _join(self, branch: Branch[Node | None], places: Iterable[Joined]) -> None:
-        cells, bit = branch.cells, 4 * len(branch.path) - 1
-        for at, left, right in places:
+        for at, left, right in above:
             one, other = cells[left], cells[right]
             if one is not None and other is not None:
-                cells[at] = join(one, other, bit + at.bit_length())
+                cells[at] = join(one, other, size - 5 + at.bit_length())
             else:
                 cells[at] = one or other
 
     def _seal(self, digest: Node | None) -> bytes:
         return b"" if digest is None else digest.value
 
-    def _unseal(self, branch: Branch[Node | None], seals: list[bytes]) -> None:
+    def _unseal(self, path: bytes, present: int, seals: list[bytes]) -> list[Node | None]:
         """Children of both halves of a group part at the third bit of the nibble, those of one half at the fourth."""
-        size, number = 4 * len(branch.path), _number(branch.path)
+        cells, size, number = _NOTHING.copy(), 4 * len(path), _number(path)
         for group, seal in enumerate(seals):
             if seal:
-                present = branch.present >> radix.GROUPS * group & 15
-                if present in (_LEFT, _RIGHT):
-                    node = Node(size + 3, number << 3 | group << 1 | (present == _RIGHT), seal)
+                both = present >> radix.GROUPS * group & 15
+                if both in (_LEFT, _RIGHT):
+                    node = Node(size + 3, number << 3 | group << 1 | (both == _RIGHT), seal)
                 else:
                     node = Node(size + 2, number << 2 | group, seal)
-                branch.cells[radix.GROUPS + group] = node
+                cells[radix.GROUPS + group] = node
+        return cells
 
     def _pack(self, digest: Node | None) -> bytes:
         """What the bits of a branch's node have beyond the nibbles of its row, after a 1; and its value."""

@@ -54,10 +54,11 @@ class Node(NamedTuple):
 
     def to_bytes(self, position: int = 0) -> bytes:
         """The node as it is hashed below a place at `position`: its jump from there, and its value."""
-        count = self.size - position
+        bits, number, value = self
+        count = bits - position
         size = count + 7 >> 3
-        jump = count << count | self.number & (1 << count) - 1
-        return (jump << 8 * size - count).to_bytes(2 + size, "big") + _VALUE_HEAD + self.value
+        jump = count << count | number & (1 << count) - 1
+        return (jump << 8 * size - count).to_bytes(2 + size, "big") + _VALUE_HEAD + value
 
     @staticmethod
     def from_bytes(data: bytes) -> "Node":

@@ -60,7 +60,8 @@ class Witness:
 
     def parts(self) -> list[int]:
         """The bits at which the way parts, the deepest first."""
-        bit, found = self.node.size, list[int]()
+        found: list[int] = []
+        bit = self.node.size
         for step in self.steps:
             bit -= step.consumed
             found.append(bit)
@@ -149,7 +150,8 @@ def leaves_in_a_jump(path: Bits, shown: Witness) -> bool:
 
 def witness(node: Node, beside: Sequence[tuple[int, Node]]) -> Witness:
     """A node with what is beside the way to it: the bits where it parts and the siblings, from the root down."""
-    steps, end = list[Step](), node.size
+    steps: list[Step] = []
+    end = node.size
     for bit, sibling in reversed(beside):
         steps.append(Step(end - bit, Node(*sibling.path.after(bit + 1), sibling.value)))
         end = bit

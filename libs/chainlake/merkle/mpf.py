@@ -13,8 +13,8 @@ from typing import NamedTuple
 from chainlake.encoding import short
 from chainlake.errors import BadInput, BrokenPromise
 from chainlake.merkle import radix
-from chainlake.merkle.blake import HASH, blake
-from chainlake.merkle.mpf_proof import DEPTH, EMPTY, BranchStep, ForkStep, LeafStep, Proof, Step, leaf_hash, tail_hash, verify
+from chainlake.merkle.blake import HASH, blake, fresh
+from chainlake.merkle.mpf_proof import DEPTH, EMPTY, BranchStep, ForkStep, LeafStep, Proof, Step, leaf_hash, tail, verify
 from chainlake.merkle.radix import GROUPS, WAYS, Branch, Joined, Leaf, RadixTrie, nibbles, shared
 
 
@@ -127,7 +127,7 @@ class Trie(RadixTrie[bytes]):
         cursor, child = 0, None
         for branch in self._trail(path):
             depth = len(branch.path)
-            child = branch.slots[path[depth]]
+            child = self._child(branch, path[depth])
             others = branch.others(path[depth])
             if others & others - 1:
                 steps.append(_neighbors(branch, path, cursor))
@@ -154,30 +154,40 @@ class Trie(RadixTrie[bytes]):
     def _nothing(self) -> list[bytes]:
         return _NOTHING
 
-    def _enter(self, branch: Branch[bytes], slots: Iterable[int]) -> None:
+    def _rehash(self, branch: Branch[bytes], slots: Iterable[int], above: Iterable[Joined]) -> None:
         cells, entries, branches, depth = branch.cells, branch.entries, branch.branches, len(branch.path) + 1
         for slot in slots:
             entry = entries[slot]
             if not entry:
                 cells[WAYS + slot] = EMPTY
-            elif branches >> slot & 1:
-                cells[WAYS + slot] = blake(entry[3:] if len(entry) == _NEAR else entry[2 : -HASH - 1] + entry[-HASH:])
+                continue
+            if branches >> slot & 1:
+                hashed = entry[3:] if len(entry) == _NEAR else entry[2 : -HASH - 1] + entry[-HASH:]
             elif len(entry) == _LEAF:
-                cells[WAYS + slot] = tail_hash(entry[2:], depth)
+                hashed = tail(entry, 2, depth)
             else:
                 raise ValueError("a key in it is not of such a trie")
-
-    def _join(self, branch: Branch[bytes], places: Iterable[Joined]) -> None:
-        cells = branch.cells
-        for at, left, right in places:
+            state = fresh()
+            state.update(hashed)
+            cells[WAYS + slot] = state.digest()
+        for at, left, right in above:
             one, other = cells[left], cells[right]
-            cells[at] = blake(one + other) if one is not other else _NOTHING[at]
+            if one is other:
+                cells[at] = _NOTHING[at]
+            else:
+                state = fresh()
+                state.update(one + other)
+                cells[at] = state.digest()
 
     def _seal(self, digest: bytes) -> bytes:
         return digest
 
-    def _unseal(self, branch: Branch[bytes], seals: list[bytes]) -> None:
-        branch.cells[GROUPS : 2 * GROUPS] = [seal or _NOTHING[GROUPS] for seal in seals]
+    def _unseal(self, path: bytes, present: int, seals: list[bytes]) -> list[bytes]:
+        cells = _NOTHING.copy()
+        for at, seal in enumerate(seals, GROUPS):
+            if seal:
+                cells[at] = seal
+        return cells
 
     def _pack(self, digest: bytes) -> bytes:
         return digest

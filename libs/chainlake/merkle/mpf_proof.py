@@ -112,18 +112,19 @@ def verify(root: bytes, key: bytes, value: bytes | None, proof: Proof) -> bool:
 
 def leaf_hash(key: bytes, depth: int, value: bytes) -> bytes:
     """The hash of a leaf that hangs at `depth`: of what its path has left, and its value's hash."""
-    return tail_hash(key + value, depth)
+    return blake(tail(key + value, 0, depth))
 
 
-def tail_hash(leaf: bytes, depth: int) -> bytes:
-    """The same of a leaf whose key and value's hash are written one after the other."""
-    at = depth >> 1
-    return blake(_ODD[leaf[at]] + leaf[at + 1 :] if depth & 1 else b"\xff" + leaf[at:])
+def tail(leaf: bytes, begin: int, depth: int) -> bytes:
+    """What is hashed of a leaf whose key, which begins there, and value's hash are written one after the other."""
+    at = begin + (depth >> 1)
+    return _ODD[leaf[at]] + leaf[at + 1 :] if depth & 1 else b"\xff" + leaf[at:]
 
 
 def _ends(path: bytes, proof: Proof) -> list[int] | None:
     """Where in the path each step's branch parts; None if the steps do not fit the path."""
-    cursor, ends = 0, list[int]()
+    ends: list[int] = []
+    cursor = 0
     for step in proof.steps:
         at = cursor + step.skip
         if at >= DEPTH:

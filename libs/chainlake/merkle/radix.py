@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from chainlake.errors import BadInput, BrokenPromise
+from chainlake.merkle.blake import HASH
 from chainlake.merkle.radix_branch import WAYS, Branch
 from chainlake.merkle.radix_rows import (
     GROUPS,
@@ -26,7 +27,6 @@ from chainlake.merkle.radix_rows import (
     branch_of,
     close_group,
     decode_row,
-    has_seal,
     leaf_entry,
     leaf_of,
     nibbles,
@@ -72,20 +72,19 @@ class RadixTrie(ABC, Generic[Digest]):
         """The cells of a row without children, those side by side the same object: not to be changed."""
 
     @abstractmethod
-    def _enter(self, branch: Branch[Digest], slots: Iterable[int]) -> None:
-        """Bring the cells of some children up to date with their entries. `ValueError` when one has none of this tree."""
+    def _rehash(self, branch: Branch[Digest], slots: Iterable[int], above: Iterable[Joined]) -> None:
+        """Bring the cells of some children up to date with their entries, then some cells with those below them.
 
-    @abstractmethod
-    def _join(self, branch: Branch[Digest], places: Iterable[Joined]) -> None:
-        """Bring some cells up to date with those below them; what is above two that are the same object is empty."""
+        What is above two that are the same object is empty. `ValueError` when an entry is none of this tree.
+        """
 
     @abstractmethod
     def _seal(self, digest: Digest) -> bytes:
         """What a row keeps of the digest of a group with two children or more."""
 
     @abstractmethod
-    def _unseal(self, branch: Branch[Digest], seals: list[bytes]) -> None:
-        """Set the cells of groups that have a seal."""
+    def _unseal(self, path: bytes, present: int, seals: list[bytes]) -> list[Digest]:
+        """The cells of a row of which only the seals of its groups are known."""
 
     @abstractmethod
     def _pack(self, digest: Digest) -> bytes:
@@ -100,19 +99,36 @@ class RadixTrie(ABC, Generic[Digest]):
         if not path.startswith(self.base):
             raise BadInput(f"path {path.hex()} is not under {self.base.hex()}: give the key to the part it belongs to")
         trail: list[Branch[Digest]] = []
-        branch = self._top
+        branch, size = self._top, len(path)
         while branch is not None:
             depth = len(branch.path)
-            if len(path) <= depth:
+            if size <= depth:
                 raise _prefix_of_another(path)
             trail.append(branch)
-            child = branch.slots[path[depth]] or self._child(branch, path[depth])
-            branch = self._loaded(child) if isinstance(child, Branch) and path.startswith(child.path) else None
+            slot = path[depth]
+            child = branch.slots[slot]
+            if child is None:
+                if branch.closed[slot >> 2]:
+                    self._open(branch, slot >> 2)
+                if not branch.branches >> slot & 1:
+                    break
+                child = branch.slots[slot] = self._looked_at(branch, slot)
+            if not isinstance(child, Branch) or not path.startswith(child.path):
+                break
+            branch = child if child.is_read else self._loaded(child)
         return trail
 
     def _leaf(self, trail: list[Branch[Digest]], path: bytes, key: bytes) -> Leaf | None:
         """The leaf of a key at the end of its trail."""
-        child = trail[-1].slots[path[len(trail[-1].path)]] if trail else None
+        if not trail:
+            return None
+        last = trail[-1]
+        slot = path[len(last.path)]
+        child = last.slots[slot]
+        if child is None and (last.present & ~last.branches) >> slot & 1:
+            entry = last.entries[slot]
+            is_it = entry[2:-HASH] == key
+            child = last.slots[slot] = Leaf(key, entry[-HASH:]) if is_it else self._looked_at(last, slot)
         return child if isinstance(child, Leaf) and child.key == key else None
 
     def _put(self, trail: list[Branch[Digest]], path: bytes, leaf: Leaf) -> None:
@@ -124,10 +140,11 @@ class RadixTrie(ABC, Generic[Digest]):
             trail = [self._top]
         last = trail[-1]
         slot = path[len(last.path)]
-        child = last.slots[slot]
+        child = self._child(last, slot)
         fits = child is None or (isinstance(child, Leaf) and child.key == leaf.key)
-        last.put(slot, leaf if fits or child is None else self._parted(child, path, leaf, len(last.path) + 1))
+        here = leaf if fits or child is None else self._parted(child, path, leaf, len(last.path) + 1)
         self._touch(trail, path)
+        last.put(slot, here)
 
     def _parted(self, child: "Leaf | Branch[Digest]", path: bytes, leaf: Leaf, depth: int) -> Branch[Digest]:
         """A new row where a leaf leaves the way to what was here before."""
@@ -144,8 +161,8 @@ class RadixTrie(ABC, Generic[Digest]):
     def _remove(self, trail: list[Branch[Digest]], path: bytes) -> None:
         """Take away the leaf at the end of a trail. A row left with one child goes, and the child moves up."""
         last = trail[-1]
-        last.put(path[len(last.path)], None)
         self._touch(trail, path)
+        last.put(path[len(last.path)], None)
         left = last.present
         if last is self._top:
             if not left:
@@ -156,9 +173,11 @@ class RadixTrie(ABC, Generic[Digest]):
             self._forget(last)
 
     def _touch(self, trail: list[Branch[Digest]], path: bytes) -> None:
+        """Digests along a path have to follow. What is stale already is on the list."""
         for branch in trail:
+            if not branch.stale:
+                self._stale.append(branch)
             branch.stale |= 1 << path[len(branch.path)]
-        self._stale += trail
 
     def _forget(self, branch: Branch[Digest]) -> None:
         branch.stale = 0
@@ -166,7 +185,7 @@ class RadixTrie(ABC, Generic[Digest]):
 
     def _refresh(self) -> None:
         """Bring all digests up to date: the deepest rows first, without recursion, however deep keys make a tree."""
-        for branch in sorted(dict.fromkeys(self._stale), key=_depth, reverse=True):
+        for branch in sorted(self._stale, key=_depth, reverse=True):
             if branch.stale:
                 self._fold(branch)
                 self._changed[branch.path] = branch
@@ -174,17 +193,17 @@ class RadixTrie(ABC, Generic[Digest]):
 
     def _fold(self, branch: Branch[Digest]) -> None:
         """Bring entries and cells of children that changed up to date, and the cells above them."""
-        slots = _places(branch.stale)
+        slots = _ALONE.get(branch.stale) or _places(branch.stale)
+        below, entries, beyond = branch.slots, branch.entries, len(branch.path) + 1
         for slot in slots:
-            child = branch.slots[slot]
+            child = below[slot]
             if child is None:
-                branch.entries[slot] = b""
-            elif isinstance(child, Leaf):
-                branch.entries[slot] = leaf_entry(child)
+                entries[slot] = b""
+            elif isinstance(child, Branch):
+                entries[slot] = branch_entry(child.path[beyond:], self._pack(child.digest))
             else:
-                branch.entries[slot] = branch_entry(child.path[len(branch.path) + 1 :], self._pack(child.digest))
-        self._enter(branch, slots)
-        self._join(branch, _above(slots))
+                entries[slot] = leaf_entry(child)
+        self._rehash(branch, slots, _above(slots))
         branch.stale = 0
         branch.digest = branch.cells[1]
 
@@ -192,6 +211,7 @@ class RadixTrie(ABC, Generic[Digest]):
         nothing = self._nothing()
         branch = Branch(path, nothing[1])
         branch.begin(0, 0, [b""] * GROUPS, nothing.copy())
+        branch.is_read = True
         return branch
 
     def _child(self, branch: Branch[Digest], slot: int) -> Leaf | Branch[Digest] | None:
@@ -229,32 +249,42 @@ class RadixTrie(ABC, Generic[Digest]):
             raise BrokenPromise(f"trie row {branch.path.hex()!r} is missing: load all rows along the path, or run lake verify")
         try:
             present, branches, groups, seals = decode_row(row, 1 if is_base else 2)
+            branch.begin(present, branches, groups, self._unseal(branch.path, present, seals))
+            self._open_single(branch)
         except ValueError as wrong:
             raise self._damaged(branch, str(wrong)) from None
-        branch.begin(present, branches, groups, self._nothing().copy())
-        self._unseal(branch, seals)
-        for at in range(GROUPS):
-            if groups[at] and not seals[at]:
-                self._open(branch, at)
-        self._join(branch, _TOP)
         if is_base:
             branch.digest = branch.cells[1]
         elif branch.digest != branch.cells[1]:
             raise self._damaged(branch, "it is not the row that its parent knows")
         self._stored.add(branch.path)
+        branch.is_read = True
         return branch
 
+    def _open_single(self, branch: Branch[Digest]) -> None:
+        """Look into groups of a single child, which have no seal, and bring up to date what is above all groups."""
+        places: list[int] = []
+        above: list[Joined] = []
+        for at, group in enumerate(branch.closed):
+            if group and (child := _SINGLE[at][group[0] >> 4]):
+                open_group(group, branch.entries, GROUPS * at)
+                branch.closed[at] = b""
+                places.append(child[0])
+                above += child[1]
+        self._rehash(branch, places, above + _TOP)
+
     def _open(self, branch: Branch[Digest], at: int) -> None:
-        """Look into a group of a row. Its children have to be those of its seal, or of the row if there is a single one."""
-        group, places = branch.closed[at], _PLACES[at]
+        """Look into a group with a seal. Its children have to be those of it."""
+        group = branch.closed[at]
         sealed = branch.cells[GROUPS + at]
+        places, joined = _IN_GROUP[at][group[0] >> 4]
         try:
-            branch.entries[places.start : places.stop] = open_group(group)
-            self._enter(branch, places)
+            open_group(group, branch.entries, GROUPS * at)
+            self._rehash(branch, places, joined)
         except ValueError as wrong:
             raise self._damaged(branch, str(wrong)) from None
-        self._join(branch, _OF_GROUP[at])
-        if branch.cells[GROUPS + at] != sealed and has_seal(group):
+        if branch.cells[GROUPS + at] != sealed:
+            branch.cells[GROUPS + at] = sealed
             raise self._damaged(branch, "children in it are not those of its seal")
         branch.closed[at] = b""
 
@@ -262,12 +292,16 @@ class RadixTrie(ABC, Generic[Digest]):
         return BrokenPromise(f"trie row {branch.path.hex()!r} is damaged: {why}. Run lake verify, then lake restore")
 
     def _row(self, branch: Branch[Digest]) -> bytes:
-        return b"".join([branch.closed[at] or self._group(branch, at) for at in range(GROUPS)])
-
-    def _group(self, branch: Branch[Digest], at: int) -> bytes:
-        first = GROUPS * at
-        masks = (branch.present >> first & 15) << 4 | branch.branches >> first & 15
-        return close_group(masks, self._seal(branch.cells[GROUPS + at]), branch.entries[first : first + GROUPS])
+        """A row as its table keeps it. Groups that were not looked into are as they came."""
+        groups = branch.closed.copy()
+        present, branches, entries = branch.present, branch.branches, branch.entries
+        for at, closed in enumerate(groups):
+            if not closed:
+                first = GROUPS * at
+                there = present >> first & 15
+                seal = self._seal(branch.cells[GROUPS + at]) if there & there - 1 else b""
+                groups[at] = close_group(there << 4 | branches >> first & 15, seal, entries[first : first + GROUPS])
+        return b"".join(groups)
 
 
 def shared(one: bytes, other: bytes, start: int = 0) -> int:
@@ -288,9 +322,23 @@ def _joined(places: Iterable[int]) -> list[Joined]:
     return [(at, 2 * at, 2 * at + 1) for at in places]
 
 
+def _in_group(at: int, present: int) -> tuple[list[int], list[Joined]]:
+    """The places of a group's children, and what is above them up to the group."""
+    places = [GROUPS * at + child for child in range(GROUPS) if present >> child & 1]
+    above = {WAYS + place >> level for place in places for level in (1, 2)}
+    return places, _joined(sorted(above, reverse=True))
+
+
+def _single(at: int, present: int) -> tuple[int, list[Joined]] | None:
+    """The place of the only child of a group, and what is above it up to the group. None if there are more."""
+    places, above = _in_group(at, present)
+    return (places[0], above) if len(places) == 1 else None
+
+
 _TOP = _joined((3, 2, 1))
-_PLACES = [range(GROUPS * at, GROUPS * (at + 1)) for at in range(GROUPS)]
-_OF_GROUP = [_joined((2 * at + 1, 2 * at, at)) for at in range(GROUPS, 2 * GROUPS)]
+_IN_GROUP = [[_in_group(at, present) for present in range(1 << GROUPS)] for at in range(GROUPS)]
+_SINGLE = [[_single(at, present) for present in range(1 << GROUPS)] for at in range(GROUPS)]
+_ALONE = {1 << slot: [slot] for slot in range(WAYS)}
 _ABOVE = [_joined((WAYS + slot) >> level for level in range(1, 5)) for slot in range(WAYS)]
 
 

@@ -30,7 +30,6 @@ class Branch(Generic[Digest]):
         self.present, self.branches, self.closed, self.cells = present, branches, closed, cells
         self.slots: list[Leaf | Branch[Digest] | None] = [None] * WAYS
         self.entries = [b""] * WAYS
-        self.is_read = True
 
     def put(self, slot: int, child: "Leaf | Branch[Digest] | None") -> None:
         """Put a child at a place, or nothing."""

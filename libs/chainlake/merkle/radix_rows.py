@@ -18,7 +18,6 @@ _DIGITS = "0123456789abcdef"
 _NIBBLES = bytes(_DIGITS.find(chr(char)) % 16 for char in range(256))
 _ONLY_NIBBLES = bytes(range(16))
 _HEAD, _SEALED_HEAD = 3, 3 + HASH
-_LEAF = 1
 
 
 class Leaf(NamedTuple):
@@ -36,13 +35,15 @@ def _head(masks: int) -> int:
     return _SEALED_HEAD if present & present - 1 else _HEAD
 
 
-def _kinds(masks: int) -> list[int]:
-    """What a group has at its four places."""
-    return [(masks >> 4 + at & 1) + (masks >> at & 1) for at in range(WAYS_OF_GROUP)]
+def _children(masks: int) -> list[tuple[int, bool]]:
+    """The places of a group that have a child, and whether it is a leaf."""
+    return [(at, not masks >> at & 1) for at in range(WAYS_OF_GROUP) if masks >> 4 + at & 1]
 
 
 _HEADS = bytes(_head(masks) for masks in range(256))
-_KINDS = [_kinds(masks) for masks in range(256)]
+_CHILDREN = [_children(masks) for masks in range(256)]
+_BESIDE = [bytes([0, 0, size]) for size in range(256)]
+"""How a branch begins whose path goes no further than its place, by the length of its digest."""
 
 
 def nibbles(data: bytes) -> bytes:
@@ -84,37 +85,28 @@ def decode_row(row: bytes, at_least: int) -> tuple[int, int, list[bytes], list[b
     return present, branches, groups, seals
 
 
-def has_seal(group: bytes) -> bool:
-    """Whether a closed group has two children or more."""
-    return _HEADS[group[0]] == _SEALED_HEAD
-
-
-def open_group(group: bytes) -> list[bytes]:
-    """The four entries of a closed group, empty where there is no child; `ValueError` when they do not add up."""
-    entries: list[bytes] = []
-    begin = _HEADS[group[0]]
+def open_group(group: bytes, entries: list[bytes], first: int) -> None:
+    """Put the children of a closed group among a row's, from a place on; `ValueError` when they do not add up."""
+    masks = group[0]
+    begin = _HEADS[masks]
     try:
-        for kind in _KINDS[group[0]]:
-            end = begin
-            if kind:
-                end += 2 + (group[begin] << 8 | group[begin + 1])
-                end += HASH if kind == _LEAF else 1 + group[end]
-            entries.append(group[begin:end])
+        for at, is_leaf in _CHILDREN[masks]:
+            end = begin + 2 + (group[begin] << 8 | group[begin + 1])
+            end += HASH if is_leaf else 1 + group[end]
+            entries[first + at] = group[begin:end]
             begin = end
     except IndexError:
         begin = 0
     if begin != len(group):
         raise ValueError("the length of its children is wrong")
-    return entries
 
 
 def close_group(masks: int, seal: bytes, entries: Sequence[bytes]) -> bytes:
-    """A group with these masks and entries."""
+    """A group with these masks and entries, and a seal if there are two or more."""
     if not masks:
         return b"\x00"
     children = b"".join(entries)
-    head = (masks << 16 | len(children)).to_bytes(_HEAD, "big")
-    return head + seal + children if _HEADS[masks] == _SEALED_HEAD else head + children
+    return (masks << 16 | len(children)).to_bytes(_HEAD, "big") + seal + children
 
 
 def leaf_entry(leaf: Leaf) -> bytes:
@@ -132,12 +124,17 @@ def leaf_of(path: bytes, slot: int, entry: bytes) -> Leaf:
 
 def branch_entry(rest: bytes, digest: bytes) -> bytes:
     """A branch as a row has it: what its path has beyond its place, and its digest."""
+    if not rest:
+        return _BESIDE[len(digest)] + digest
     return len(rest).to_bytes(2, "big") + rest + len(digest).to_bytes(1, "big") + digest
 
 
 def branch_of(path: bytes, slot: int, entry: bytes) -> tuple[bytes, bytes]:
     """The path and digest of the branch at a place of the row with this path; `ValueError` when it is none."""
-    end = 2 + int.from_bytes(entry[:2], "big")
+    size = entry[0] << 8 | entry[1]
+    if not size:
+        return path + _ONLY_NIBBLES[slot : slot + 1], entry[3:]
+    end = 2 + size
     rest = entry[2:end]
     if rest.translate(None, _ONLY_NIBBLES):
         raise ValueError("a path in it has something else than nibbles")

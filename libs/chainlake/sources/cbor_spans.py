@@ -58,7 +58,8 @@ def head(data: bytes, position: int) -> tuple[int, int, int]:
 def skip(data: bytes, position: int, limit: int) -> int:
     """Where the item at `position` ends. `Truncated` when it needs more bytes than there are, `BadInput` when it is not
     CBOR, is nested too deeply or is longer than `limit`."""
-    last, pending, frames = position + limit, 1, list[tuple[int, int]]()
+    frames: list[tuple[int, int]] = []
+    last, pending = position + limit, 1
     try:
         while True:
             while pending:
