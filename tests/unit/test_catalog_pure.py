@@ -3,7 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from chainlake.lake.ddl import Table, load, parse
 from chainlake.lake.migrations import Migration, _apply, find
 from chainlake.lake.names import Namespace
 from chainlake.lake.tables_page import page
-from chainlake.lake.views import reader_view, shown_columns, visible_view
+from chainlake.lake.views import MOST_CHAINS, SMALL_BASE, reader_view, shown_columns, visible_view
 from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, Commit, LedgerView
 from chainlake.paths import project_root, tables_dir
 from tests.unit.ledger_model import CHAIN, Block, Operation, Step, World, commit, commits, operations, replay
@@ -42,14 +42,19 @@ CREATE TABLE silver.happened (value STRING NOT NULL COMMENT 'What');""",
 )
 
 
-def bases(heights: dict[str, int]) -> dict[str, Commit]:
-    return {chain: commit(COMPACT, height, height, 9) for chain, height in heights.items()}
+SMALL, LARGE = {"silver_things_base": SMALL_BASE}, {"silver_things_base": SMALL_BASE + 1}
+
+
+def bases(heights: dict[str, int], **more: Any) -> dict[str, Commit]:
+    return {chain: commit(COMPACT, height, height, 9, **more) for chain, height in heights.items()}
 
 
 ALL = [*(table for table in load(tables_dir()).values() if not table.is_control), STATE, EVENT]
 VIEWS = [
     *(pytest.param(reader_view(Namespace(), table), id=table.name) for table in ALL),
-    pytest.param(reader_view(Namespace(), STATE, bases({"one": 7})), id="compacted"),
+    pytest.param(reader_view(Namespace(), STATE, bases({"one": 7}, rows=SMALL)), id="compacted, small"),
+    pytest.param(reader_view(Namespace(), STATE, bases({"one": 7}, rows=LARGE)), id="compacted, large"),
+    pytest.param(reader_view(Namespace(), STATE, bases({f"c{n}": 7 for n in range(MOST_CHAINS + 1)})), id="compacted, many"),
     pytest.param(visible_view(Namespace()), id="control.visible"),
 ]
 
@@ -131,16 +136,24 @@ def test_the_views_show_what_a_store_really_cut_would_hold(one: list[Operation],
     with Database(steps) as database:
         assert database.rows(reader_view(Namespace(), EVENT)) == sorted(happened)
         assert database.rows(reader_view(Namespace(), STATE)) == sorted(expected)
-        assert database.rows(reader_view(Namespace(), STATE, usable_bases(STATE, ledger))) == sorted(expected)
+        found = usable_bases(STATE, ledger)
+        for rows in (SMALL, LARGE):
+            view = reader_view(Namespace(), STATE, {chain: replace(base, rows=rows) for chain, base in found.items()})
+            assert database.rows(view) == sorted(expected)
+        with pytest.MonkeyPatch.context() as few:
+            few.setattr("chainlake.lake.views.MOST_CHAINS", 0)
+            assert database.rows(reader_view(Namespace(), STATE, found)) == sorted(expected)
 
 
 def test_a_chain_that_is_newer_than_the_last_compaction_is_not_hidden() -> None:
     steps = {"one": replay(0, [(ADVANCE, 4), (ADVANCE, 4), (COMPACT, 0)])}
     ledger = LedgerView(_ledger_rows("one", steps["one"]))
-    view = reader_view(Namespace(), STATE, usable_bases(STATE, ledger))
+    found = usable_bases(STATE, ledger)
+    views = [reader_view(Namespace(), STATE, {CHAIN: replace(found[CHAIN], rows=rows)}) for rows in (SMALL, LARGE)]
     steps["two"] = replay(0, [(ADVANCE, 4)])
     with Database(steps) as database:
-        assert {row[0] for row in database.rows(view)} == {"one", "two"}
+        for view in views:
+            assert {row[0] for row in database.rows(view)} == {"one", "two"}
 
 
 class MaxBy:
@@ -261,7 +274,20 @@ def test_files_are_skipped_only_below_the_chain_that_is_compacted_least() -> Non
     text = reader_view(Namespace(), STATE, bases({CHAIN: 5, "two": 3}))
     assert "AND (t._height > 3 OR t._chain NOT IN ('one', 'two'))" in text
     assert "AND (kind = 'rollback' OR height > 3 OR chain NOT IN ('one', 'two'))" in text
-    assert f"AND x._commit IN ({commit(COMPACT, 5, 5, 9).commit_id})\n" in text, "older bases are skipped too"
+    held = f"WHERE (x._commit = {commit(COMPACT, 5, 5, 9).commit_id} AND x._chain IN ('one', 'two'))"
+    assert held in text, "older bases are skipped too"
+    assert "CASE a.chain WHEN 'one' THEN 5 WHEN 'two' THEN 3 ELSE -1 END AS low" in text
+
+
+def test_a_view_over_a_small_base_names_each_table_once() -> None:
+    """Each is planned, and its files are looked up, as often as it is named."""
+    text = reader_view(Namespace(), STATE, bases({CHAIN: 5, "two": 3}, rows=SMALL))
+    assert [text.count(name) for name in ("`ledger`", "`silver_things` ", "`silver_things_base`")] == [1, 1, 1]
+    assert "WITH" not in text, "Spark plans again what WITH names wherever it is used"
+    assert "ANTI JOIN" not in text, "rows of a base that two chains of a lane share are counted once"
+    apart = {chain: replace(base, commit_id=base.height) for chain, base in bases({CHAIN: 5, "two": 3}, rows=SMALL).items()}
+    for large in (apart, bases({CHAIN: 5}, rows=LARGE), bases({CHAIN: 5}, rows={})):
+        assert "ANTI JOIN t" in reader_view(Namespace(), STATE, large)
 
 
 def test_a_view_over_very_many_chains_names_each_once() -> None:
