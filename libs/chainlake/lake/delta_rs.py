@@ -25,8 +25,8 @@ DeltaRs = DeltaTable
 PACK_AFTER = 10
 """Readers open each small file, which costs them more than the rows in it: Spark some 5 to 10 ms, one file after the other where
 it reads the ledger for a view. To pack costs a writer a few milliseconds an append."""
-PACKED_BYTES = 1 << 20
-"""Files of this size are left alone, so that packing does not take longer as a table grows."""
+PACKED_BYTES = 256 << 10
+"""Files of this size are left alone, so that packing takes no longer, and leaves no more old files behind, as a table grows."""
 LOCK_SECONDS = 60.0
 KEEP_THE_LOG = PostCommitHookProperties(cleanup_expired_logs=False)
 """To look for versions that are past their retention takes longer the more there are: once per packing is enough."""
