@@ -156,6 +156,26 @@ def test_a_chain_that_is_newer_than_the_last_compaction_is_not_hidden() -> None:
             assert {row[0] for row in database.rows(view)} == {"one", "two"}
 
 
+@pytest.mark.parametrize("rows", [SMALL, LARGE])
+def test_a_view_whose_base_a_rollback_went_below_fails_where_it_would_show_rows_that_are_gone(rows: dict[str, int]) -> None:
+    """A query may have found the view before, and the ledger after."""
+    before = replay(0, [(ADVANCE, 4), (ADVANCE, 4), (COMPACT, 2)])
+    found = usable_bases(STATE, LedgerView(_ledger_rows("one", before)))
+    view = reader_view(Namespace(), STATE, {chain: replace(base, rows=rows) for chain, base in found.items()})
+    after = replay(0, [(ADVANCE, 4), (ADVANCE, 4), (COMPACT, 2), (ROLLBACK, 3)])
+    fine = replay(0, [(ADVANCE, 4), (ADVANCE, 4), (COMPACT, 2), (ROLLBACK, 2), (ADVANCE, 1)])
+    assert after[-1].commit.height < found["one"].height == fine[-2].commit.height
+    other = [Commit(**{**vars(step.commit), "stage": "bronze.other"}) for step in after]
+    with Database({"one": after}) as database, pytest.raises(sqlite3.OperationalError):
+        database.rows(view)
+    with Database({"one": fine}, other) as database:
+        assert database.rows(view) == sorted(("one", key, value) for key, value in _state(_last(fine)).items())
+
+
+def _raise(message: str) -> None:
+    raise ValueError(message)
+
+
 class MaxBy:
     """Spark's max_by for SQLite."""
 
@@ -173,12 +193,14 @@ class MaxBy:
 class Database:
     """A lake of two tables in SQLite, with every row that was ever written, visible or not."""
 
-    def __init__(self, steps: dict[str, list[Step]]) -> None:
+    def __init__(self, steps: dict[str, list[Step]], others: Sequence[Commit] = ()) -> None:
         self._steps = steps
+        self._others = others
 
     def __enter__(self) -> "Database":
         self._connection = sqlite3.connect(":memory:")
         self._connection.create_function("least", 2, min)
+        self._connection.create_function("raise_error", 1, _raise)
         self._connection.create_aggregate("max_by", 2, MaxBy)
         for schema in ("control", "store"):
             self._run(f"ATTACH ':memory:' AS {schema}")
@@ -189,9 +211,10 @@ class Database:
             self._run(f"CREATE TABLE store.{name} (_chain, _height, _commit, _deleted, k, value)")
         for chain, steps in self._steps.items():
             for row, step in zip(_ledger_rows(chain, steps), steps, strict=True):
-                values = [getattr(row, name) for name in names]
-                self._insert("control.ledger", [value if isinstance(value, (int, str)) else None for value in values])
+                self._insert("control.ledger", _values(row, names))
                 self._write(chain, step)
+        for row in self._others:
+            self._insert("control.ledger", _values(row, names))
         query = visible_view(Namespace()).partition("\nAS ")[2]
         self._run(f"CREATE TABLE control.visible AS {query}")
         return self
@@ -222,6 +245,10 @@ class Database:
 
     def _run(self, statement: str) -> None:
         self._connection.execute(statement)
+
+
+def _values(row: Commit, names: Sequence[str]) -> list[Any]:
+    return [value if isinstance(value := getattr(row, name), (int, str)) else None for name in names]
 
 
 def _ledger_rows(chain: str, steps: Sequence[Step]) -> list[Commit]:

@@ -140,7 +140,18 @@ def _tail(namespace: Namespace, table: Table, advances: str, pruned: Mapping[str
 def _advances_since(namespace: Namespace, table: Table, bases: Mapping[str, Commit]) -> str:
     """Advances that can be seen, each with the height that the base of its chain holds: as values, which take no join."""
     held = " ".join(f"WHEN '{chain}' THEN {base.height}" for chain, base in sorted(bases.items()))
-    return f"SELECT a.*, CASE a.chain {held} ELSE -1 END AS low FROM ({_advances(namespace, _of(table) + _above(bases))}) a"
+    wanted = _of(table) + _above(bases) + _still_usable(table, bases)
+    return f"SELECT a.*, CASE a.chain {held} ELSE -1 END AS low FROM ({_advances(namespace, wanted)}) a"
+
+
+def _still_usable(table: Table, bases: Mapping[str, Commit]) -> str:
+    """A query that found this view before a rollback below a base, and the ledger after it, fails: it would show rows that are
+    gone. The condition on the stage is repeated, since Spark may ask for conditions in any order."""
+    below = " OR ".join(
+        f"(chain = '{chain}' AND seq > {base.seq} AND height < {base.height})" for chain, base in sorted(bases.items())
+    )
+    message = f"{table.name} went below a compacted block while this query began: run it again, or lake compact"
+    return f"\n  AND CASE WHEN kind = 'rollback' AND {_of(table)} AND ({below}) THEN raise_error('{message}') ELSE true END"
 
 
 def _number(table: Table) -> str:
