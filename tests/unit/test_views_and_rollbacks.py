@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from chainlake.lake import views
 from chainlake.lake.catalog import Catalog
 from chainlake.lake.control import ControlTables
 from chainlake.lake.going_back import wide_views
@@ -113,3 +114,15 @@ def test_without_a_lock_a_rollback_that_comes_while_views_are_made_is_seen_by_lo
     lake.spark.sql = meanwhile
     lake.catalog.renew_views([STATE])
     assert not starts_from_base(lake.spark)
+
+
+def test_a_version_that_writes_views_in_another_way_makes_them_anew(
+    lake: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a workspace they outlive the session."""
+    before = lake.catalog.digest()
+    assert before == lake.catalog.digest()
+    changed = tmp_path / "views.py"
+    changed.write_text(Path(views.__file__).read_text(encoding="utf-8") + "# other\n", encoding="utf-8")
+    monkeypatch.setattr(views, "__file__", str(changed))
+    assert lake.catalog.digest() != before

@@ -91,8 +91,9 @@ class Catalog:
         return True
 
     def digest(self) -> str:
-        """What the declarations say, in short."""
+        """What the declarations and the text of the views say, in short."""
         text = json.dumps({name: [repr(table), views.shown_columns(table)] for name, table in sorted(self.tables.items())})
+        text += Path(views.__file__).read_text(encoding="utf-8")  # another version writes its views anew
         changes = [migration.digest for migration in find(self.directories)]
         return hashlib.sha256(f"{text}{changes}{self.location}".encode()).hexdigest()[:16]
 
