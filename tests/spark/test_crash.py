@@ -58,13 +58,39 @@ def test_killed_during_compaction(lake: Lake, home: Home, chain: str) -> None:
     assert balances(lake, chain, height=5) == expected_balances("0:1", 5)
 
 
+def test_killed_during_a_rollback_below_a_base_then_rolled_back_again(make_lake: Callable[..., Lake], home: Home) -> None:
+    """gold.test goes first, then silver.test: killed before its ledger row, and right after it while views read all history."""
+    lake, chain = make_lake(), "back"
+    extend(lake, chain, 9)
+    run_all(lake, chain)
+    assert spawn(home.path, lake.namespace.prefix, "compact", chain).wait(180) == 0
+    for failpoint, height in (("rollback_before_ledger:2", 9), ("rollback_after_ledger", 4), ("", 4)):
+        command = spawn(home.path, lake.namespace.prefix, "rollback", "raw.test", chain, "4", failpoint=failpoint)
+        assert killed(command) if failpoint else command.wait(180) == 0, failpoint
+        assert balances(lake, chain) == expected_balances("0:1", height), failpoint
+        assert by_view(lake, chain) == expected_balances("0:1", height), failpoint
+    assert {lake.ledger.read().of(stage, chain).head().height for stage in STAGES[:3]} == {4}  # type: ignore[union-attr]
+    assert lake.ledger.read().of("silver.test", chain).base() is None
+    extend(lake, chain, 12, "0:1,5:2")
+    run_all(lake, chain)
+    check(lake, chain, 12, "0:1,5:2")
+    assert by_view(lake, chain) == expected_balances("0:1,5:2", 12)
+    assert [f.what for f in verify(lake)] == []
+
+
+def by_view(lake: Lake, chain: str) -> dict[str, int]:
+    view = lake.spark.table(lake.namespace.view("silver.test_balances")).filter(f"chain = '{chain}'")
+    return {row["account"]: row["balance"] for row in view.collect()}
+
+
 def test_killed_during_garbage_collection_then_collected_again(make_lake: Callable[..., Lake], home: Home) -> None:
     lake, chain = make_lake(), "swept"
     extend(lake, chain, 10)
     run_all(lake, chain, stages=STAGES[:3])
     lake.rollback("raw.test", chain, 6, why="to make garbage")
-    assert killed(spawn(home.path, lake.namespace.prefix, "gc", failpoint="gc_after_delete"))
-    assert balances(lake, chain) == expected_balances("0:1", 6)
+    for failpoint in ("gc_after_plan", "gc_after_delete", "gc_after_delete:2"):
+        assert killed(spawn(home.path, lake.namespace.prefix, "gc", failpoint=failpoint)), failpoint
+        assert balances(lake, chain) == expected_balances("0:1", 6), failpoint
     assert spawn(home.path, lake.namespace.prefix, "gc").wait(180) == 0
     assert [f.what for f in verify(lake)] == []
     run_all(lake, chain)

@@ -7,7 +7,9 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 
-from chainlake.lake import Lake, Output, Stage
+import pytest
+
+from chainlake.lake import Lake, Output, Stage, views
 from chainlake.lake.chains import Chain
 from chainlake.lake.clock import new_commit_id
 from chainlake.lake.commit import append_all
@@ -126,7 +128,7 @@ class World:
         return found
 
 
-def test_the_lake_equals_the_model_at_every_height(make_lake: Callable[..., Lake]) -> None:
+def test_the_lake_equals_the_model_at_every_height(make_lake: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(make_lake(lane="all"), random.Random(SEED))
     lease, run = world.writer()
     number = 0
@@ -149,6 +151,10 @@ def test_the_lake_equals_the_model_at_every_height(make_lake: Callable[..., Lake
         if number % 5 == 0:
             world.check_head()
     world.check_head()
+    for limit in ("SMALL_BASE", "MOST_CHAINS"):  # the views of large bases, then those of very many chains
+        monkeypatch.setattr(views, limit, 0)
+        world.lake.catalog.renew_views([world.lake.catalog.table(TABLE)])
+        world.check_head()
     world.check_every_height()
     lease.__exit__(None, None, None)
     assert [finding.what for finding in verify(world.lake, "silver.test")] == []

@@ -27,7 +27,7 @@ def test_the_warehouse_script_runs(full_lake: Lake) -> None:
         full_lake.spark.sql(made)
     found = full_lake.spark.sql("SELECT to_hex0x(X'00ff') AS a, from_hex0x('0x00FF') AS b, from_hex0x('00ff') AS c").collect()[0]
     assert (found.a, bytes(found.b), bytes(found.c)) == ("0x00ff", b"\x00\xff", b"\x00\xff")
-    full_lake.catalog.make_views()
+    full_lake.catalog.renew_views()
 
 
 @pytest.mark.parametrize("path", DASHBOARDS, ids=lambda path: path.name)

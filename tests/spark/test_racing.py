@@ -11,14 +11,16 @@ from tests.spark.domain import expected_total, extend, run_all, total
 from tests.spark.writer import spawn
 
 
-def paused_writer(lake: Lake, home: Home, chain: str, failpoint: str, signal_file: Path) -> "subprocess.Popen[str]":
+def paused_writer(
+    lake: Lake, home: Home, chain: str, failpoint: str, signal_file: Path, max_blocks: int = 8
+) -> "subprocess.Popen[str]":
     """A writer of silver.test that stands still at a failpoint until the file is gone."""
     writer = spawn(
         home.path,
         lake.namespace.prefix,
         "run",
         chain,
-        "8",
+        str(max_blocks),
         "silver.test",
         failpoint=f"pause:{failpoint}",
         LAKE_FAILPOINT_FILE=str(signal_file),

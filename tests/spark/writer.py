@@ -30,6 +30,8 @@ def main(arguments: list[str]) -> int:
             compact(lake, "silver.test", rest[0])
         elif action == "gc":
             collect(lake, timedelta(0), grace=timedelta(0))
+        elif action == "rollback":
+            lake.rollback(rest[0], rest[1], int(rest[2]), why="asked to")
         elif action == "restore":
             restore(lake, rest[0], rest[1], int(rest[2]))
     except LakeError as error:

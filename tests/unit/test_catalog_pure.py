@@ -3,7 +3,7 @@
 import re
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ from chainlake.lake.ddl import Table, load, parse
 from chainlake.lake.migrations import Migration, _apply, find
 from chainlake.lake.names import Namespace
 from chainlake.lake.tables_page import page, queryable
-from chainlake.lake.views import VISIBLE, reader_view, shown_columns, visible_view
+from chainlake.lake.views import MOST_CHAINS, SMALL_BASE, VISIBLE, reader_view, shown_columns, visible_view
 from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, Commit, LedgerView
 from chainlake.paths import project_root, tables_dir
 from tests.unit.ledger_model import CHAIN, Block, Operation, Step, World, commit, commits, operations, replay
@@ -42,14 +42,19 @@ CREATE TABLE silver.happened (value STRING NOT NULL COMMENT 'What');""",
 )
 
 
-def bases(heights: dict[str, int]) -> dict[str, Commit]:
-    return {chain: commit(COMPACT, height, height, 9) for chain, height in heights.items()}
+SMALL, LARGE = {"silver_things_base": SMALL_BASE}, {"silver_things_base": SMALL_BASE + 1}
+
+
+def bases(heights: dict[str, int], **more: Any) -> dict[str, Commit]:
+    return {chain: commit(COMPACT, height, height, 9, **more) for chain, height in heights.items()}
 
 
 ALL = [*(table for table in load(tables_dir()).values() if not table.is_control), STATE, EVENT]
 VIEWS = [
     *(pytest.param(reader_view(Namespace(), table), id=table.name) for table in ALL),
-    pytest.param(reader_view(Namespace(), STATE, bases({"one": 7})), id="compacted"),
+    pytest.param(reader_view(Namespace(), STATE, bases({"one": 7}, rows=SMALL)), id="compacted, small"),
+    pytest.param(reader_view(Namespace(), STATE, bases({"one": 7}, rows=LARGE)), id="compacted, large"),
+    pytest.param(reader_view(Namespace(), STATE, bases({f"c{n}": 7 for n in range(MOST_CHAINS + 1)})), id="compacted, many"),
     pytest.param(visible_view(Namespace()), id="control.visible"),
 ]
 
@@ -148,16 +153,44 @@ def test_the_views_show_what_a_store_really_cut_would_hold(one: list[Operation],
     with Database(steps) as database:
         assert database.rows(reader_view(Namespace(), EVENT)) == sorted(happened)
         assert database.rows(reader_view(Namespace(), STATE)) == sorted(expected)
-        assert database.rows(reader_view(Namespace(), STATE, usable_bases(STATE, ledger))) == sorted(expected)
+        found = usable_bases(STATE, ledger)
+        for rows in (SMALL, LARGE):
+            view = reader_view(Namespace(), STATE, {chain: replace(base, rows=rows) for chain, base in found.items()})
+            assert database.rows(view) == sorted(expected)
+        with pytest.MonkeyPatch.context() as few:
+            few.setattr("chainlake.lake.views.MOST_CHAINS", 0)
+            assert database.rows(reader_view(Namespace(), STATE, found)) == sorted(expected)
 
 
 def test_a_chain_that_is_newer_than_the_last_compaction_is_not_hidden() -> None:
     steps = {"one": replay(0, [(ADVANCE, 4), (ADVANCE, 4), (COMPACT, 0)])}
     ledger = LedgerView(_ledger_rows("one", steps["one"]))
-    view = reader_view(Namespace(), STATE, usable_bases(STATE, ledger))
+    found = usable_bases(STATE, ledger)
+    views = [reader_view(Namespace(), STATE, {CHAIN: replace(found[CHAIN], rows=rows)}) for rows in (SMALL, LARGE)]
     steps["two"] = replay(0, [(ADVANCE, 4)])
     with Database(steps) as database:
-        assert {row[0] for row in database.rows(view)} == {"one", "two"}
+        for view in views:
+            assert {row[0] for row in database.rows(view)} == {"one", "two"}
+
+
+@pytest.mark.parametrize("rows", [SMALL, LARGE])
+def test_a_view_whose_base_a_rollback_went_below_fails_where_it_would_show_rows_that_are_gone(rows: dict[str, int]) -> None:
+    """A query may have found the view before, and the ledger after."""
+    before = replay(0, [(ADVANCE, 4), (ADVANCE, 4), (COMPACT, 2)])
+    found = usable_bases(STATE, LedgerView(_ledger_rows("one", before)))
+    view = reader_view(Namespace(), STATE, {chain: replace(base, rows=rows) for chain, base in found.items()})
+    after = replay(0, [(ADVANCE, 4), (ADVANCE, 4), (COMPACT, 2), (ROLLBACK, 3)])
+    fine = replay(0, [(ADVANCE, 4), (ADVANCE, 4), (COMPACT, 2), (ROLLBACK, 2), (ADVANCE, 1)])
+    assert after[-1].commit.height < found["one"].height == fine[-2].commit.height
+    other = [Commit(**{**vars(step.commit), "stage": "bronze.other"}) for step in after]
+    with Database({"one": after}) as database, pytest.raises(sqlite3.OperationalError):
+        database.rows(view)
+    with Database({"one": fine}, other) as database:
+        assert database.rows(view) == sorted(("one", key, value) for key, value in _state(_last(fine)).items())
+
+
+def _raise(message: str) -> None:
+    raise ValueError(message)
 
 
 class MaxBy:
@@ -177,12 +210,14 @@ class MaxBy:
 class Database:
     """A lake of two tables in SQLite, with every row that was ever written, visible or not."""
 
-    def __init__(self, steps: dict[str, list[Step]]) -> None:
+    def __init__(self, steps: dict[str, list[Step]], others: Sequence[Commit] = ()) -> None:
         self._steps = steps
+        self._others = others
 
     def __enter__(self) -> "Database":
         self._connection = sqlite3.connect(":memory:")
         self._connection.create_function("least", 2, min)
+        self._connection.create_function("raise_error", 1, _raise)
         self._connection.create_aggregate("max_by", 2, MaxBy)
         for schema in ("control", "store"):
             self._run(f"ATTACH ':memory:' AS {schema}")
@@ -193,9 +228,10 @@ class Database:
             self._run(f"CREATE TABLE store.{name} (_chain, _height, _commit, _deleted, k, value)")
         for chain, steps in self._steps.items():
             for row, step in zip(_ledger_rows(chain, steps), steps, strict=True):
-                values = [getattr(row, name) for name in names]
-                self._insert("control.ledger", [value if isinstance(value, (int, str)) else None for value in values])
+                self._insert("control.ledger", _values(row, names))
                 self._write(chain, step)
+        for row in self._others:
+            self._insert("control.ledger", _values(row, names))
         query = visible_view(Namespace()).partition("\nAS ")[2]
         self._run(f"CREATE TABLE control.visible AS {query}")
         return self
@@ -226,6 +262,10 @@ class Database:
 
     def _run(self, statement: str) -> None:
         self._connection.execute(statement)
+
+
+def _values(row: Commit, names: Sequence[str]) -> list[Any]:
+    return [value if isinstance(value := getattr(row, name), (int, str)) else None for name in names]
 
 
 def _ledger_rows(chain: str, steps: Sequence[Step]) -> list[Commit]:
@@ -278,7 +318,20 @@ def test_files_are_skipped_only_below_the_chain_that_is_compacted_least() -> Non
     text = reader_view(Namespace(), STATE, bases({CHAIN: 5, "two": 3}))
     assert "AND (t._height > 3 OR t._chain NOT IN ('one', 'two'))" in text
     assert "AND (kind = 'rollback' OR height > 3 OR chain NOT IN ('one', 'two'))" in text
-    assert f"AND x._commit IN ({commit(COMPACT, 5, 5, 9).commit_id})\n" in text, "older bases are skipped too"
+    held = f"WHERE (x._commit = {commit(COMPACT, 5, 5, 9).commit_id} AND x._chain IN ('one', 'two'))"
+    assert held in text, "older bases are skipped too"
+    assert "CASE a.chain WHEN 'one' THEN 5 WHEN 'two' THEN 3 ELSE -1 END AS low" in text
+
+
+def test_a_view_over_a_small_base_names_each_table_once() -> None:
+    """Each is planned, and its files are looked up, as often as it is named."""
+    text = reader_view(Namespace(), STATE, bases({CHAIN: 5, "two": 3}, rows=SMALL))
+    assert [text.count(name) for name in ("`ledger`", "`silver_things` ", "`silver_things_base`")] == [1, 1, 1]
+    assert "WITH" not in text, "Spark plans again what WITH names wherever it is used"
+    assert "ANTI JOIN" not in text, "rows of a base that two chains of a lane share are counted once"
+    apart = {chain: replace(base, commit_id=base.height) for chain, base in bases({CHAIN: 5, "two": 3}, rows=SMALL).items()}
+    for large in (apart, bases({CHAIN: 5}, rows=LARGE), bases({CHAIN: 5}, rows={})):
+        assert "ANTI JOIN t" in reader_view(Namespace(), STATE, large)
 
 
 def test_a_view_over_very_many_chains_names_each_once() -> None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from chainlake.cli.jobs import is_built
+from chainlake.cli.jobs import is_built, summary
 from chainlake.cli.main import main
 from chainlake.demo.write import DemoChain
 from chainlake.lake.chains import Chain
@@ -153,3 +153,15 @@ def test_damaged_records_are_one_line_not_a_stack_trace(
     assert main(["status", "--home", str(tmp_path)]) == 1
     said = capsys.readouterr().err
     assert said.startswith(f"lake: {tmp_path}") and said.count("\n") == 1 and "cannot be read" in said
+
+
+def test_the_summary_of_a_run_tells_heads_rows_health_and_seconds(tmp_path: Path) -> None:
+    with_control(made_lake(tmp_path, [{**commit_row(1, 0, 9), "rows": [("raw_blocks", 9), ("raw_transactions", 5)]}]))
+    records = open_records(tmp_path)
+    assert records is not None
+    records.chains.add(Chain("c", "evm", "somewhere", {}))
+    lines = summary(records, {"raw_logs": 1.5}).splitlines()
+    assert lines[0].split() == ["stage", "chain", "head", "rows", "health", "task", "time"]
+    by_stage = {line.split()[0]: line.split()[1:] for line in lines[2:]}
+    assert by_stage["raw.logs"] == ["c", "9", "14", "ok", "1.5", "s"]
+    assert by_stage["bronze.logs"][0] == "c" and by_stage["bronze.logs"][-1] == "-", "nothing of it yet"

@@ -6,6 +6,7 @@ one, and can go back to any block.
 
 import itertools
 import secrets
+import statistics
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,6 +30,8 @@ CHAIN = "bench"
 WARM = 10  # reads that do not count: the JVM compiles what it runs often
 WARM_COMMITS = 2
 FEW_COMMITS = 10
+TELL_EVERY = 500
+MEASURED = 100  # appends to the ledger, of the first and of the last; some of them pack it
 DDL = """-- A benchmark table.
 -- kind: state
 -- key: chain, id
@@ -179,7 +182,8 @@ class Bench:
         few = Bench(self.home, f"{self.prefix}few_", self.directory, self.size)
         for _ in range(FEW_COMMITS):
             few.commit(few.rows(1))
-        self._fill_ledger(self.size.ledger_rows)
+        last, first = self._fill_ledger(self.size.ledger_rows)
+        yield Result(f"append to the ledger after {self.size.ledger_rows:,} others", last, "s", "the first ones", first)
         after, before = side_by_side(
             lambda: self.commit(self.rows(1)), lambda: few.commit(few.rows(1)), self.size.repeat, warm=WARM_COMMITS
         )
@@ -194,12 +198,15 @@ class Bench:
         )
         yield Result(f"current state by view at {rows:,} ledger rows", seconds, "s", "plain table kept by MERGE", peer)
 
-    def _fill_ledger(self, rows: int) -> None:
-        """Thousands of commits that wrote nothing, one after the other, as the ledger gets them."""
+    def _fill_ledger(self, rows: int) -> tuple[float, float]:
+        """Thousands of commits that wrote nothing, one after the other, as the ledger gets them: each is a version of it. Median
+        seconds of an append at the end, and at first."""
         last: Commit = self.run.view.of("silver.bench", CHAIN).commits[-1]
         head = self.run.head(CHAIN)
         assert head is not None
-        for n in Progress("ledger", rows, unit="rows").over(range(1, rows + 1)):
+        taken = []
+        progress = Progress("ledger", rows, unit="rows")
+        for n in progress.over(range(1, rows + 1)):
             made = replace(
                 last,
                 kind="advance",
@@ -210,8 +217,11 @@ class Bench:
                 rows={},
                 checksums={},
             )
-            self.lake.ledger.append([made])
+            taken.append(timed(lambda made=made: self.lake.ledger.append([made]), 1))  # type: ignore[misc]
+            if n % TELL_EVERY == 0:
+                progress.phase("fill", sum(taken[-TELL_EVERY:]), rows=n, of=rows)
         self.run.refresh()
+        return statistics.median(taken[-MEASURED:]), statistics.median(taken[:MEASURED])
 
     def rollbacks(self) -> Iterator[Result]:
         """Going back by depth: one ledger row, whatever the depth."""

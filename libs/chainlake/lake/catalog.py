@@ -6,8 +6,9 @@ that this was done, and opening a lake then costs one look.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark.errors import PySparkException
@@ -25,6 +26,9 @@ from chainlake.lake.migrations import find, migrate
 from chainlake.lake.names import SCHEMAS, Namespace, physical
 from chainlake.lake.visibility import Commit, LedgerView
 from chainlake.paths import tables_dir
+
+VIEWS = "views"
+"""The name under which those who make views, or must not have them made, wait for each other."""
 
 
 class Catalog:
@@ -82,26 +86,48 @@ class Catalog:
         migrate(self._spark, self, self.directories, fresh)
         self._check_drift()
         self._spark.sql(views.visible_view(self.namespace))
-        self.make_views()
+        self.renew_views()
         self._spark.sql(f"COMMENT ON SCHEMA {self.namespace.schema('control')} IS 'chainlake {digest}'")
         return True
 
     def digest(self) -> str:
-        """What the declarations say, in short."""
+        """What the declarations and the text of the views say, in short."""
         text = json.dumps({name: [repr(table), views.shown_columns(table)] for name, table in sorted(self.tables.items())})
-        text += repr(views.VISIBLE)
+        text += Path(views.__file__).read_text(encoding="utf-8")  # another version writes its views anew
         changes = [migration.digest for migration in find(self.directories)]
         return hashlib.sha256(f"{text}{changes}{self.location}".encode()).hexdigest()[:16]
 
-    def make_views(self, ledger: LedgerView | None = None, only: Iterable[Table] | None = None) -> None:
-        """Views of all (or some) tables; with a ledger, state views start from the compacted base."""
-        if ledger is None:
-            from chainlake.lake.ledger import Ledger
+    def renew_views(self, only: Iterable[Table] | None = None) -> None:
+        """Views of all (or some) tables, where those of state start from the usable bases.
 
-            ledger = Ledger(self.namespace, self.control, self.control_log("ledger")).read(check=False)
+        A rollback below one of them must not come between the look at the ledger and the view (see `widened_views`). Where no
+        lock says so, it is seen by looking again.
+        """
         tables = list(only) if only is not None else self.data_tables()
-        statements = [views.reader_view(self.namespace, t, usable_bases(t, ledger)) for t in tables]
-        self._parallel(statements)
+        made = None
+        with self.control.alone(VIEWS):
+            while made != (bases := self._bases(tables)):
+                made = bases
+                self._make_views(tables, bases)
+
+    @contextmanager
+    def widened_views(self, tables: Iterable[Table]) -> Iterator[None]:
+        """Inside, views of state read the whole history, so that a rollback below a base can be written. Nobody makes them start
+        from it again meanwhile; afterwards they start from the bases that are left."""
+        these = list(tables)
+        with self.control.alone(VIEWS):
+            self._make_views(these, [{} for _ in these])
+            yield
+        self.renew_views(these)
+
+    def _bases(self, tables: Iterable[Table]) -> list[dict[str, Commit]]:
+        from chainlake.lake.ledger import Ledger
+
+        ledger = Ledger(self.namespace, self.control, self.control_log("ledger")).read(check=False)
+        return [usable_bases(table, ledger) for table in tables]
+
+    def _make_views(self, tables: Sequence[Table], bases: Sequence[Mapping[str, Commit]]) -> None:
+        self._parallel(views.reader_view(self.namespace, *pair) for pair in zip(tables, bases, strict=True))
 
     def assert_properties(self, stored: str) -> None:
         """Set retention and other properties again, since RESTORE reverts them."""

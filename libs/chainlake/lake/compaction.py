@@ -3,12 +3,12 @@
 Current state is then the base plus the tail above it. The history itself stays, readable by height.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from chainlake.errors import BadInput, LeaseHeld, some_of
-from chainlake.lake.catalog import usable_bases
 from chainlake.lake.clock import actor, new_commit_id, now
 from chainlake.lake.commit import append
 from chainlake.lake.ddl import Table
@@ -50,8 +50,16 @@ def compact(lake: "Lake", stage: str | None = None, chain: str | None = None) ->
                 done += _compact_lane(lake, one, chains, lease)
         except LeaseHeld as held:
             done += [Compacted(one.name, name, None, 0, f"skipped: {held}") for name in chains]
+    _renew_other_views(lake, stages, done)
     _pack(lake, stages)
     return done
+
+
+def _renew_other_views(lake: "Lake", stages: Sequence[Stage], done: Sequence[Compacted]) -> None:
+    """On a workspace a rollback that was killed may have left views that are to be made again."""
+    renewed = {one.stage for one in done if one.height is not None}
+    others = [stage.name for stage in stages if stage.name not in renewed]
+    lake.catalog.renew_views(table for name in others for table in lake.catalog.of_stage(name) if table.kind == "state")
 
 
 def rebuild(lake: "Lake", stage: str, chain: str, held: Lease) -> list[Compacted]:
@@ -108,17 +116,9 @@ def _compact_lane(lake: "Lake", stage: Stage, chains: list[str], lease: Lease, f
     rows = [_row(view, stage, chain, height, commit_id, lease, written) for chain, height in targets.items()]
     lake.ledger.append(rows, lease.confirm)
     failpoint("compact_after_ledger")
-    _make_views(lake, stage, tables)
+    lake.catalog.renew_views(tables)
     total = sum(count for _, count, _ in written.values())
     return [Compacted(stage.name, chain, height, total) for chain, height in targets.items()]
-
-
-def _make_views(lake: "Lake", stage: Stage, tables: list[Table]) -> None:
-    """Let the SQL views start from the base. A rollback below it at the same moment is seen by looking again."""
-    made = None
-    while made != (bases := [usable_bases(t, view := lake.ledger.read([stage.name])) for t in tables]):
-        made = bases
-        lake.catalog.make_views(view, tables)
 
 
 def _write_base(

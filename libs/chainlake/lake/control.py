@@ -5,7 +5,8 @@ most of what a small run costs. Elsewhere Spark does both.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timezone
 from pathlib import Path
 from typing import Any
@@ -52,9 +53,17 @@ class ControlTables:
 
     def wait_for_writers(self, name: str) -> None:
         """Let those who are writing to a local table at this moment finish."""
-        if self._location is not None:
-            with delta_rs.alone(self._location / name):
-                pass
+        with self.alone(name):
+            pass
+
+    @contextmanager
+    def alone(self, name: str) -> Iterator[None]:
+        """Inside, nobody else of a local lake who asks for the same name goes on. Elsewhere there is no such thing."""
+        if self._location is None:
+            yield
+            return
+        with delta_rs.alone(self._location / name):
+            yield
 
     def _append_by_spark(self, name: str, rows: Sequence[Mapping[str, Any]], mark: str | None, turn: Turn | None) -> None:
         schema = self.schema(name)

@@ -175,9 +175,10 @@ def _delete(lake: "Lake", garbage: Iterable[Garbage]) -> None:
         plan.setdefault(one.table, []).append(one)
     if not plan:
         return
-    lake.catalog.make_views()  # a view may still name a base that goes now
+    lake.catalog.renew_views()  # a view may still name a base that goes now
     maintenance, action = Maintenance(lake), secrets.token_hex(8)
     maintenance.record("gc", action, "started", {table: _remaining(items) for table, items in plan.items()})
+    failpoint("gc_after_plan")
     for table, items in plan.items():
         for start in range(0, len(items), CONDITIONS):
             _delete_some(lake, maintenance, action, table, items[start : start + CONDITIONS])

@@ -1,6 +1,7 @@
 """The ledger row that takes a stage back, and what has to be known and done before it is written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -21,13 +22,17 @@ def reachable(lake: "Lake", stage: Stage, history: History, height: int) -> int:
     return height if boundary is None else boundary
 
 
-def widen_views(lake: "Lake", view: LedgerView, rows: Sequence[Commit]) -> None:
-    """Before a rollback below a compacted height, let the SQL views read the whole history: their pruning would hide rows."""
-    for row in rows:
-        base = view.of(row.stage, row.chain).base()
-        if base is not None and row.height < base.height:
-            lake.catalog.make_views(LedgerView(()), [t for t in lake.catalog.of_stage(row.stage) if t.kind == "state"])
-            return
+@contextmanager
+def wide_views(lake: "Lake", view: LedgerView, rows: Sequence[Commit]) -> Iterator[None]:
+    """While a rollback below a compacted height is written, the SQL views read the whole history: their pruning would hide rows.
+
+    A base that came after `view` was read has taken the seq of the rollback, which then has to look again.
+    """
+    bases = [(row, view.of(row.stage, row.chain).base()) for row in rows]
+    stages = {row.stage for row, base in bases if base is not None and row.height < base.height}
+    tables = [table for stage in sorted(stages) for table in lake.catalog.of_stage(stage) if table.kind == "state"]
+    with lake.catalog.widened_views(tables) if tables else nullcontext():
+        yield
 
 
 def hash_at(view: LedgerView, lake: "Lake", stage: Stage, chain: str, height: int) -> bytes | None:

@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING
 
 from chainlake.errors import BadInput, Fenced, some_of
 from chainlake.lake.clock import actor
-from chainlake.lake.going_back import reachable, rollback_row, widen_views
+from chainlake.lake.failpoint import failpoint
+from chainlake.lake.going_back import reachable, rollback_row, wide_views
 from chainlake.lake.stage import Stage
 from chainlake.lake.visibility import Commit, LedgerView
 from chainlake.sources.formats import FORMATS, rollback_window
@@ -49,9 +50,11 @@ def _append(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: in
         height = reachable(lake, stage, history, height)
         inputs = {name: view.of(name, chain).seq() for name in stage.inputs}
         row = rollback_row(view, lake, stage, chain, height, why, history.epoch(), None, inputs)
-        widen_views(lake, view, [row])
         try:
-            lake.ledger.append([row])
+            with wide_views(lake, view, [row]):
+                failpoint("rollback_before_ledger")
+                lake.ledger.append([row])
+                failpoint("rollback_after_ledger")
             return row
         except Fenced:
             if attempt + 1 == ATTEMPTS:

@@ -20,7 +20,7 @@ from chainlake.lake import stopping
 from chainlake.lake.clock import new_commit_id, now
 from chainlake.lake.commit import Appended, append_all
 from chainlake.lake.failpoint import failpoint
-from chainlake.lake.going_back import hash_at, rollback_row, widen_views
+from chainlake.lake.going_back import hash_at, rollback_row, wide_views
 from chainlake.lake.lease import Lease
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.progress import Progress
@@ -193,8 +193,7 @@ class LaneRun:
             for chain, (height, why) in targets.items()
         ]
         timings = Timings()
-        with timings.phase("ledger"):
-            widen_views(self.lake, self.view, rows)
+        with timings.phase("ledger"), wide_views(self.lake, self.view, rows):
             self.commit(rows)
         for row in rows:
             self.note(row, 0, {}, timings)

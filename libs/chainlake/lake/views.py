@@ -4,10 +4,15 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from chainlake.lake.ddl import Column, Table
-from chainlake.lake.names import Namespace
+from chainlake.lake.names import Namespace, physical
 from chainlake.lake.visibility import Commit
 
 MOST_CHAINS = 64
+"""So many chains are named in a view where that lets it plan with less."""
+SMALL_BASE = 100_000
+"""Up to so many rows it takes less to sort a base along with what came since than to plan and read what came since twice."""
+ALLOWED = "t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height"
+"""A row belongs to a visible commit and is within its limit."""
 VISIBLE = Table(
     name="control.visible",
     description="Commits that can be seen now: heights in (base_height, limit_height] of each. A view of control.ledger.",
@@ -60,7 +65,8 @@ def _with_floors(namespace: Namespace, wanted: str, *more: str) -> str:
     """
     floor = """min(CASE WHEN kind = 'rollback' THEN height END) OVER (
     PARTITION BY stage, chain ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS floor"""
-    rows = f"SELECT /*+ COALESCE(1) */ * FROM {namespace.control('ledger')} WHERE {wanted}"
+    columns = "stage, lane, chain, seq, commit_id, kind, base_height, height"
+    rows = f"SELECT /*+ COALESCE(1) */ {columns} FROM {namespace.control('ledger')} WHERE {wanted}"
     return f"""SELECT *, {", ".join((floor, *more))} FROM ({rows})"""
 
 
@@ -98,30 +104,106 @@ def hexes(table: Table, alias: str = "") -> list[str]:
 def _events(namespace: Namespace, table: Table) -> str:
     return f"""SELECT {_shown("t", table)}
 FROM ({_advances(namespace, _of(table))}) v
-JOIN {namespace.store(table.name)} t ON t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height"""
+JOIN {namespace.store(table.name)} t ON {ALLOWED}"""
 
 
 def _state(namespace: Namespace, table: Table, bases: Mapping[str, Commit]) -> str:
-    keys = ", ".join(f"t.`{name}`" for name in ("_chain", *table.state_key))
-    advances = _advances(namespace, _of(table) + _above(bases))
-    if bases:
-        advances = f"SELECT a.*, coalesce(b.height, -1) AS low FROM ({advances}) a LEFT JOIN b ON b.chain = a.chain"
-    since = f" AND t._height > v.low{_pruned(bases)}" if bases else ""
-    tail = f"""SELECT t.*, row_number() OVER (PARTITION BY {keys} ORDER BY t._height DESC) AS _newest
-  FROM ({advances}) v JOIN {namespace.store(table.name)} t
-    ON t._commit = v.commit_id AND t._chain = v.chain AND t._height <= v.limit_height{since}"""
     if not bases:
         return f"""SELECT {_shown("t", table)} FROM (
-  {tail}) t
+  SELECT t.*, {_number(table)}
+  FROM ({_advances(namespace, _of(table))}) v JOIN {namespace.store(table.name)} t
+    ON {ALLOWED}) t
 WHERE t._newest = 1 AND NOT t._deleted"""
-    same = " AND ".join(f"x.`{name}` = t.`{name}`" for name in ("_chain", *table.state_key))
+    if len(bases) > MOST_CHAINS:
+        return _state_of_many(namespace, table, bases)
+    if _rows(table, bases) <= SMALL_BASE:
+        return _state_in_one_pass(namespace, table, bases)
+    return _state_by_anti_join(namespace, table, bases)
+
+
+def _state_in_one_pass(namespace: Namespace, table: Table, bases: Mapping[str, Commit]) -> str:
+    """Of the rows of the bases and those since, the newest of each key: each table is planned and read once."""
+    return f"""SELECT {_shown("t", table)} FROM (
+  SELECT t.*, {_number(table)}
+  FROM (SELECT {_stored("t", table)} FROM ({_advances_since(namespace, table, bases)}) v JOIN {namespace.store(table.name)} t
+    ON {ALLOWED} AND t._height > v.low{_pruned(bases)}
+    UNION ALL SELECT {_stored("x", table)} FROM {namespace.base(table.name)} x WHERE {_held(bases)}) t) t
+WHERE t._newest = 1 AND NOT t._deleted"""
+
+
+def _state_by_anti_join(namespace: Namespace, table: Table, bases: Mapping[str, Commit]) -> str:
+    """The bases without the keys that changed since, and what those are now: large bases are neither sorted nor moved."""
+    tail = _tail(namespace, table, _advances_since(namespace, table, bases), bases)
+    return f"""WITH t AS (SELECT * FROM ({tail}) WHERE _newest = 1)
+SELECT {_shown("x", table)}
+FROM (SELECT * FROM {namespace.base(table.name)} x WHERE {_held(bases)}) x
+  LEFT ANTI JOIN t ON {_same(table)}
+UNION ALL SELECT {_shown("t", table)} FROM t WHERE NOT t._deleted"""
+
+
+def _state_of_many(namespace: Namespace, table: Table, bases: Mapping[str, Commit]) -> str:
+    """The same over so many chains that the view has a list of their bases."""
+    advances = f"""SELECT a.*, coalesce(b.height, -1) AS low
+FROM ({_advances(namespace, _of(table))}) a LEFT JOIN b ON b.chain = a.chain"""
     rows = ", ".join(f"('{chain}', {base.commit_id}, {base.height})" for chain, base in sorted(bases.items()))
     return f"""WITH b(chain, commit_id, height) AS (VALUES {rows}),
-t AS (SELECT * FROM ({tail}) WHERE _newest = 1)
+t AS (SELECT * FROM ({_tail(namespace, table, advances, {})}) WHERE _newest = 1)
 SELECT {_shown("x", table)}
-FROM b JOIN {namespace.base(table.name)} x ON x._commit = b.commit_id AND x._chain = b.chain{_only(bases)}
-  LEFT ANTI JOIN t ON {same}
+FROM b JOIN {namespace.base(table.name)} x ON x._commit = b.commit_id AND x._chain = b.chain
+  LEFT ANTI JOIN t ON {_same(table)}
 UNION ALL SELECT {_shown("t", table)} FROM t WHERE NOT t._deleted"""
+
+
+def _tail(namespace: Namespace, table: Table, advances: str, pruned: Mapping[str, Commit]) -> str:
+    """Rows since the bases, numbered from the newest of each key."""
+    return f"""SELECT t.*, {_number(table)}
+  FROM ({advances}) v JOIN {namespace.store(table.name)} t
+    ON {ALLOWED} AND t._height > v.low{_pruned(pruned)}"""
+
+
+def _advances_since(namespace: Namespace, table: Table, bases: Mapping[str, Commit]) -> str:
+    """Advances that can be seen, each with the height that the base of its chain holds: as values, which take no join."""
+    held = " ".join(f"WHEN '{chain}' THEN {base.height}" for chain, base in sorted(bases.items()))
+    wanted = _of(table) + _above(bases) + _still_usable(table, bases)
+    return f"SELECT a.*, CASE a.chain {held} ELSE -1 END AS low FROM ({_advances(namespace, wanted)}) a"
+
+
+def _still_usable(table: Table, bases: Mapping[str, Commit]) -> str:
+    """A query that found this view before a rollback below a base, and the ledger after it, fails: it would show rows that are
+    gone. The condition on the stage is repeated, since Spark may ask for conditions in any order."""
+    below = " OR ".join(
+        f"(chain = '{chain}' AND seq > {base.seq} AND height < {base.height})" for chain, base in sorted(bases.items())
+    )
+    message = f"{table.name} went below a compacted block while this query began: run it again, or lake compact"
+    return f"\n  AND CASE WHEN kind = 'rollback' AND {_of(table)} AND ({below}) THEN raise_error('{message}') ELSE true END"
+
+
+def _number(table: Table) -> str:
+    keys = ", ".join(f"t.`{name}`" for name in ("_chain", *table.state_key))
+    return f"row_number() OVER (PARTITION BY {keys} ORDER BY t._height DESC) AS _newest"
+
+
+def _same(table: Table) -> str:
+    return " AND ".join(f"x.`{name}` = t.`{name}`" for name in ("_chain", *table.state_key))
+
+
+def _stored(alias: str, table: Table) -> str:
+    """All columns by name: the two tables of a state may have them in another order."""
+    return ", ".join(f"{alias}.`{column.name}`" for column in table.stored if column.name != "_commit")
+
+
+def _held(bases: Mapping[str, Commit]) -> str:
+    """Rows of these bases, said so that Delta skips the files of older ones."""
+    chains: dict[int, list[str]] = {}
+    for chain, base in sorted(bases.items()):
+        chains.setdefault(base.commit_id, []).append(f"'{chain}'")
+    return " OR ".join(f"(x._commit = {commit} AND x._chain IN ({', '.join(of)}))" for commit, of in sorted(chains.items()))
+
+
+def _rows(table: Table, bases: Mapping[str, Commit]) -> int:
+    """Rows of the bases at most. One that does not tell may be large."""
+    stored = f"{physical(table.name)}_base"
+    return sum({base.commit_id: base.rows.get(stored, SMALL_BASE + 1) for base in bases.values()}.values())
 
 
 def _while_degraded(namespace: Namespace, table: Table, body: str) -> str:
@@ -143,25 +225,16 @@ def _of(table: Table) -> str:
 
 def _above(bases: Mapping[str, Commit]) -> str:
     """Ledger rows of which something is above the base of their chain, and all rollbacks."""
-    if not bases or len(bases) > MOST_CHAINS:
-        return ""
     lowest = min(base.height for base in bases.values())
     return f" AND (kind = 'rollback' OR height > {lowest} OR chain NOT IN ({_chains(bases)}))"
 
 
 def _pruned(bases: Mapping[str, Commit]) -> str:
     """Lets Delta skip files that hold only compacted heights. Chains that are not compacted are never skipped."""
-    if len(bases) > MOST_CHAINS:
+    if not bases:
         return ""
     lowest = min(base.height for base in bases.values())
     return f"\n    AND (t._height > {lowest} OR t._chain NOT IN ({_chains(bases)}))"
-
-
-def _only(bases: Mapping[str, Commit]) -> str:
-    """Lets Delta skip the files of older bases."""
-    if len(bases) > MOST_CHAINS:
-        return ""
-    return f" AND x._commit IN ({', '.join(map(str, sorted({base.commit_id for base in bases.values()})))})"
 
 
 def _chains(bases: Mapping[str, Commit]) -> str:
