@@ -113,11 +113,10 @@ def _place() -> Column:
 
 
 def _fold_roots(batch: Batch, folded: DataFrame, before: Mapping[str, roots.Before], tasks: int) -> DataFrame:
-    tops = folded.select(F.inline("tops"))
+    kind = F.when(F.col("deepest").isNull(), roots.STORED).otherwise(roots.TOP)
     rows = _union(
         roots.INPUT,
-        (roots.STORED, tops.filter("deepest IS NULL")),
-        (roots.TOP, tops.filter("deepest IS NOT NULL")),
+        (kind, folded.select(F.inline("tops"))),
         (roots.BLOCK, batch.read("bronze.shard_blocks").select("_chain", "_height", "app_hash")),
     )
     ordered = rows.repartition(tasks, "_chain").sortWithinPartitions(*roots.SORTED_BY)
@@ -169,7 +168,7 @@ def _tree_rows(folded: DataFrame, made: DataFrame) -> DataFrame:
     return nodes.withColumn("_deleted", F.col("leaves") == 0)
 
 
-def _union(columns: Sequence[str], *frames: tuple[int, DataFrame]) -> DataFrame:
+def _union(columns: Sequence[str], *frames: tuple[int | Column, DataFrame]) -> DataFrame:
     """Rows of several kinds in one frame: what a kind does not have is NULL."""
     first, *others = [frame.withColumn("kind", F.lit(kind)) for kind, frame in frames]
     for other in others:
