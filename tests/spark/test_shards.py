@@ -17,6 +17,7 @@ from chainlake.lake.compaction import rebuild
 from chainlake.lake.home import Home
 from chainlake.lake.names import physical
 from chainlake.lake.sql import query
+from chainlake.lake.stage import Batch
 from chainlake.merkle import smt as prove
 from chainlake.merkle.smt import Proof
 from chainlake.serve.embedded import EmbeddedLake, LedgerReader
@@ -200,6 +201,20 @@ def test_many_chains_in_one_lane_equal_shards_run_block_by_block(full_lake: Lake
     rows = query(full_lake, f"SELECT * FROM prove_stream('{first}', '{stream_id.hex()}', 12)").collect()
     proof = Proof.from_bytes(bytes(rows[0]["proof"]))
     assert prove.verify(one.finalized[-1].state_root, stream_id, bytes(rows[0]["value"]), proof)
+
+
+def test_streams_looked_up_and_streams_read_as_a_whole_come_to_the_same(
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, found = Source(tmp_path, "one", 11, 6), []
+    for name, held in ((f"{chain}-looked-up", 1 << 62), (f"{chain}-whole", 0)):
+        monkeypatch.setattr(Batch, "versions_at_most", lambda batch, table, held=held: held)
+        full_lake.ingest(name, "comet", str(source.path), source.options)
+        run(full_lake, [name], max_blocks=3)
+        tables = Tables(full_lake, home, name)
+        check_tables(tables, source)
+        found.append(tables.all())
+    assert found[0] == found[1]
 
 
 def check_reader(reader: ShardReader, source: Source, height: int) -> None:

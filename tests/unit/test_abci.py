@@ -180,6 +180,7 @@ def test_queries_by_path_and_data_with_proofs() -> None:
     op = message(message(found, 8), 1)
     proof = CommitmentProof.from_bytes(message(op, 3))
     assert proof.exist is not None and verify(shard.state_root, space("a"), proof.exist.value, proof)
+    assert message(ask("/stream", data=space("a"), prove=1, height=1), 8) == message(found, 8), "the head by its number"
     assert json.loads(message(ask("/streams?limit=1&offset=1"), 7))["offset"] == 1
     assert json.loads(message(ask("/streams?limit=1&limit=7"), 7))["limit"] == 1, "of two the first counts, as in Go"
     shard.run(2, [created("c")])

@@ -7,8 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainlake.errors import BrokenPromise
-from chainlake.shards import parts
+from chainlake.merkle import smt_fold
+from chainlake.merkle.smt_nodes import Node, path_digits
+from chainlake.shards import parts, roots
 from chainlake.shards.machine import Finalized, Shard
+from chainlake.shards.state import placeholder_app_hash
 from tests.unit.shards_lake import TYPES, ShardTables, cut, table
 from tests.unit.shards_making import REGISTRY, conflicting_blocks
 
@@ -66,6 +69,15 @@ def test_a_header_that_contradicts_the_root_is_named_with_its_remedy() -> None:
     assert "app_hash=placeholder" in lake.problems[0]
 
 
+def test_a_block_that_changes_nothing_keeps_the_root_and_a_placeholder_follows_its_height() -> None:
+    top = Node(5, "", 3, b"\x01" * 32)
+    for mode, app_hashes in (("tree", [top.hash] * 2), ("placeholder", [placeholder_app_hash(5), placeholder_app_hash(6)])):
+        five = roots.after_block(roots.Before(mode), 5, top, 4)
+        six = roots.after_block(five, 6, None, 0)
+        assert [five.app_hash, six.app_hash] == app_hashes
+        assert five[2:] == six[2:] == (top.hash, 3, 4)
+
+
 def test_only_the_first_block_may_have_no_app_hash() -> None:
     chain = conflicting_blocks(1, 4)
     _, finalized = run_in_order(chain)
@@ -114,6 +126,17 @@ def test_portions_and_other_chains_beside_do_not_matter(monkeypatch: pytest.Monk
     assert [row.replace("'a'", "'b'") for row in at_once if "'_chain': 'a'" in row] == [
         r for r in at_once if "'_chain': 'b'" in r
     ]
+
+
+def test_tree_rows_of_a_part_come_level_by_level_with_siblings_beside_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a proof reads is then in few places of a file."""
+    monkeypatch.setattr(smt_fold, "path_digits", lambda key: "0777" + path_digits(key)[4:])
+    lake = ShardTables()
+    rows = lake.incoming({n: (sent, None) for n, sent in enumerate(conflicting_blocks(4, 8), start=1)})
+    one = [{**row, "part": "07"} for row in rows]
+    (made,) = parts.fold_parts([table(one, parts.INPUT, parts.PART, TYPES)], {"c": REGISTRY})
+    places = [(len(row["prefix"]), row["prefix"], row["_height"]) for row in made.to_pydict()["tree"][0]]
+    assert places == sorted(places) and len({depth for depth, _, _ in places}) > 2
 
 
 def test_a_part_that_comes_apart_is_refused() -> None:

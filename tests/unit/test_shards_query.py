@@ -153,6 +153,8 @@ def test_answers_are_those_of_the_protocol(lake: ShardsLake, reader: ShardReader
         ("/streams", {"offset": "-1"}, 3, "offset must be >= 0"),
         ("/streams", {"offset": "x"}, 3, "invalid offset"),
         ("/streams", {"limit": "1.5"}, 3, "invalid limit"),
+        ("/streams", {"offset": "-1", "limit": "x"}, 3, "offset must be >= 0"),
+        ("/streams", {"offset": str(1 << 63)}, 3, "invalid offset"),
         ("/nowhere", {}, 3, "unsupported query path"),
         ("/streams/other", {}, 3, "unsupported query path"),
         (f"/stream/{space('nobody').hex()}", {}, 5, "stream not found"),
@@ -162,6 +164,7 @@ def test_answers_are_those_of_the_protocol(lake: ShardsLake, reader: ShardReader
         with pytest.raises(Refused) as refused:
             answer(view, path, query)
         assert (int(refused.value.code), refused.value.message) == (code, message)
+    assert answer(view, "/streams", {"offset": str((1 << 63) - 1)})["streams"] == []
     assert [read_page({"limit": text}).limit for text in ("0", "-5", "", "7", "99999")] == [100, 100, 100, 7, 10_000]
 
 

@@ -1,6 +1,7 @@
 """The rules of a metadata shard: every check in its order, with its code, name and message."""
 
 import gzip
+import itertools
 import json
 import pickle
 from collections.abc import Callable
@@ -13,13 +14,14 @@ from hypothesis import strategies as st
 
 from chainlake.demo import comet as demo
 from chainlake.errors import BadInput
+from chainlake.shards import registry as registry_of
 from chainlake.shards.build import create_stream, set_last_miniblocks, submittable, update_placement
 from chainlake.shards.checks import check, check_tx, is_valid, prepare_proposal, process_proposal
 from chainlake.shards.codec import encode
 from chainlake.shards.codes import Code, Refused
 from chainlake.shards.fold import finalize_block
 from chainlake.shards.placement import CONTENT_LENGTHS, chain_id_of, is_well_formed, shard_of, shard_of_chain
-from chainlake.shards.registry import NodeRecord, read_registry
+from chainlake.shards.registry import NodeRecord, NodeRegistry, read_registry
 from chainlake.shards.rules import Block, check_height, resolve_nodes
 from chainlake.shards.state import StreamState, metadata_of, placeholder_app_hash, value_of
 from chainlake.shards.transactions import (
@@ -336,7 +338,9 @@ def test_a_proposal_is_a_valid_prefix_that_fits(sent: list[bytes], limit: int) -
 
 
 def test_streams_are_placed_by_xxhash64() -> None:
-    assert shard_of(space("a")) == xxhash.xxh64_intdigest(space("a")) % 1024
+    hashes = {one: xxhash.xxh64_intdigest(one) for one in (space(str(number)) for number in range(100))}
+    assert {one: shard_of(one) for one in hashes} == {one: found % 1024 for one, found in hashes.items()}
+    assert any(found & 1024 for found in hashes.values())
     assert shard_of(space("a"), 0) == 0 and shard_of(space("a"), 7) == shard_of(space("a")) & 7
     assert xxhash.xxh64_intdigest(b"") == 0xEF46DB3751D8E999 and shard_of(b"") == 0x199
     assert chain_id_of(255) == "metadata-shard-00000000000000ff"
@@ -375,6 +379,16 @@ def test_a_registry_is_read_from_json_lines(tmp_path: Path, pack: Callable[[byte
     assert registry.address_of(7) == NODES[1]
     with pytest.raises(BadInput, match="no node has permanent index 8"):
         registry.address_of(8)
+
+
+def test_lists_of_addresses_are_kept_in_bounds_and_stay_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry_of, "MANY_LISTS", 3)
+    registry = NodeRegistry(REGISTRY.records)
+    for indexes in [*itertools.permutations((10, 11, 12)), (11, 10, 12), ()]:
+        assert registry.addresses_of(indexes) == tuple(map(registry.address_of, indexes))
+        assert len(registry._lists) <= 3
+    with pytest.raises(BadInput, match="no node has permanent index 8"):
+        registry.addresses_of((10, 8))
 
 
 def test_the_registry_of_the_demo_is_read(tmp_path: Path) -> None:

@@ -91,6 +91,17 @@ def test_every_byte_of_a_snapshot_matters() -> None:
             snapshot.read(io.BytesIO(bad))
 
 
+def test_a_height_that_no_root_covers_is_under_the_hash_of_its_chunk() -> None:
+    header, (chunk,) = snapshot.make(made(7), "c", None, [])
+    size, start = varint(chunk, 0)
+    created = start + size
+    assert 1 <= chunk[created] <= 7
+    earlier = chunk[:created] + bytes([chunk[created] - 1]) + chunk[created + 1 :]
+    with pytest.raises(CheckFailed, match="chunk 0 of the snapshot has another hash"):
+        snapshot.restore(header, [earlier])
+    assert snapshot.read(io.BytesIO(resealed(header, [earlier])))[1].state_root == header.state_root
+
+
 def resealed(header: snapshot.Header, chunks: list[bytes], **changed: object) -> bytes:
     """A file whose hashes all fit, although its header or chunks are not what was exported."""
     sizes = tuple(snapshot.Chunk(len(one), hashlib.sha256(one).digest()) for one in chunks)

@@ -62,6 +62,10 @@ class Batch:
         before = {chain: low for chain, (low, _) in self.ranges.items()}
         return self.snapshot.versions(table, before, keys).drop("_commit")
 
+    def versions_at_most(self, table: str) -> int:
+        """How many rows `versions` without keys gives at most, by the ledger alone."""
+        return self.snapshot.rows_at_most(table, {chain: (-1, low) for chain, (low, _) in self.ranges.items()})
+
     def keep(self, frame: DataFrame) -> DataFrame:
         """The frame computed once, for a stage that uses it several times. (A cached frame would be planned again at each
         later write to the tables it reads; this one no longer knows them.)"""

@@ -41,7 +41,12 @@ def leaf_hash(key: bytes, value: bytes) -> bytes:
     """The hash of a leaf. Neither key nor value may be empty: an empty value means absence, and has no proof."""
     if not key or not value:
         raise BadInput(f"key {short(key)} has value {short(value)}: neither may be empty in the tree")
-    return hashlib.sha256(LEAF + path_of(key) + hashlib.sha256(value).digest()).digest()
+    return leaf_at(path_of(key), value)
+
+
+def leaf_at(path: bytes, value: bytes) -> bytes:
+    """The same for a key whose path is known, and a value that is not empty: a key that gets many values needs its path once."""
+    return hashlib.sha256(LEAF + path + hashlib.sha256(value).digest()).digest()
 
 
 def root(items: Mapping[bytes, bytes]) -> bytes:

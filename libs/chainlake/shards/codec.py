@@ -100,7 +100,13 @@ def _encode_miniblock(update: MiniblockUpdate) -> bytes:
 
 
 def _data(key: int, value: bytes) -> bytes:
-    return bytes((key,)) + to_varint(len(value)) + value
+    return _head(key, len(value)) + value
+
+
+@lru_cache(1 << 10)
+def _head(key: int, size: int) -> bytes:
+    """What comes before so many bytes; most are of a few sizes."""
+    return bytes((key,)) + to_varint(size)
 
 
 def _present(key: int, value: bytes) -> bytes:

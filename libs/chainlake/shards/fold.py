@@ -7,6 +7,7 @@ gave. As no rule looks at two streams, the result is that of running the blocks 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from chainlake.errors import BadInput
@@ -92,12 +93,13 @@ def fold_stream(state: StreamState | None, operations: Iterable[StreamOperation]
     images: list[StreamState] = []
     results: list[OperationResult] = []
     last = (-1, -1, -1)
-    for height, ahead in groupby(operations, key=lambda one: one.height):
+    for height, ahead in groupby(operations, key=itemgetter(0)):
         block, pending = Block(height, registry), PendingStream(state)
         for _, tx_index, item, operation in ahead:
-            if (height, tx_index, item) <= last:
-                raise BadInput(f"operation {(height, tx_index, item)} came after {last}: sort by height, tx_index and item")
-            last = height, tx_index, item
+            place = (height, tx_index, item)
+            if place <= last:
+                raise BadInput(f"operation {place} came after {last}: sort by height, tx_index and item")
+            last = place
             pending, code, message, event = apply(pending, operation, block)
             results.append(OperationResult(height, tx_index, item, code, message, event))
         after = commit_stream(pending, height)

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from chainlake.arrow_ddl import ddl_of
 from chainlake.collector import without_collector
 from chainlake.errors import BrokenPromise
-from chainlake.merkle.smt import leaf_hash
+from chainlake.merkle.smt import leaf_at, path_of
 from chainlake.merkle.smt_fold import PART_DIGITS, Update, fold_part
 from chainlake.merkle.smt_nodes import Node
 from chainlake.shards.decode import operation_of
@@ -161,14 +161,15 @@ def _fold(made: "_Made", rows: pa.Table, registries: Mapping[str, NodeRegistry])
             folded = fold_stream(held if held is None else _state(held), map(_operation, ahead), registry)
             results += folded.results
             images += folded.images
+            path = path_of(stream_id)
             updates[chain, part] += [
-                Update(one.updated_height, stream_id, leaf_hash(stream_id, value_of(one, registry))) for one in folded.images
+                Update(one.updated_height, stream_id, leaf_at(path, value_of(one, registry))) for one in folded.images
             ]
         made.add("results", chain, [(*one[:2], int(one.code), one.message) for one in results if one.event is None])
         made.add("events", chain, [one[:3] + one.event for one in results if one.event is not None])
         made.add("images", chain, [(one.updated_height, *one) for one in images])
-    for (chain, _), nodes in stored.items():
-        made.add("tops", chain, [(*node, None) for node in nodes.values() if len(node.prefix) <= PART_DIGITS])
+    for (chain, part), nodes in stored.items():
+        made.add("tops", chain, [(*nodes[part], None)] if part in nodes else [])
     for (chain, part), changes in updates.items():
         _add_nodes(made, chain, part, fold_part(part, stored.get((chain, part), {}).values(), changes).nodes)
 
@@ -210,16 +211,15 @@ def _add_nodes(made: "_Made", chain: str, part: str, nodes: list[Node]) -> None:
     """Rows below the part's top level by level, and in a level by prefix: so those that a proof reads are in few places. With
     the top of each block goes how deep the part was changed."""
     deepest: dict[int, int] = {}
-    below: list[Node] = []
-    tops: list[Node] = []
+    levels: dict[int, list[Node]] = defaultdict(list)
     for node in nodes:
         depth = len(node.prefix)
+        levels[depth].append(node)
         if deepest.get(node.block, 0) < depth:
             deepest[node.block] = depth
-        (tops if depth == PART_DIGITS else below).append(node)
-    below.sort(key=itemgetter(1))
-    below.sort(key=lambda node: len(node.prefix))
-    made.add("tree", chain, below)
+    tops = levels.pop(PART_DIGITS, [])
+    for _, level in sorted(levels.items()):
+        made.add("tree", chain, sorted(level, key=itemgetter(1)))
     made.add("tops", chain, ((*node, deepest[node.block]) for node in tops))
 
 

@@ -23,7 +23,8 @@ from chainlake.shards.state import StreamState, metadata_of
 from chainlake.shards.transactions import StreamMetadata
 
 DEFAULT_LIMIT, MOST = 100, 10_000
-NUMBER = re.compile("[+-]?[0-9]{1,18}")
+NUMBER = re.compile("[+-]?[0-9]{1,19}")
+MOST_NUMBER = (1 << 63) - 1
 
 
 class View(Protocol):
@@ -109,10 +110,11 @@ def answer(view: View, path: str, query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def read_page(query: Mapping[str, str]) -> Page:
-    """Offset and limit of a query."""
-    offset, limit = _number(query, "offset"), _number(query, "limit")
+    """Offset and limit of a query; where both are wrong, the offset is named."""
+    offset = _number(query, "offset")
     if offset is not None and offset < 0:
         raise Refused(Code.INVALID_ARGUMENT, "offset must be >= 0")
+    limit = _number(query, "limit")
     return Page(offset or 0, min(limit, MOST) if limit is not None and limit > 0 else DEFAULT_LIMIT)
 
 
@@ -155,7 +157,7 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     text = query.get(name, "")
     if not text:
         return None
-    if not NUMBER.fullmatch(text):
+    if not NUMBER.fullmatch(text) or abs(int(text)) > MOST_NUMBER:
         raise Refused(Code.INVALID_ARGUMENT, f"invalid {name}")
     return int(text)
 

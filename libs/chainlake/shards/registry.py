@@ -11,6 +11,7 @@ from chainlake.sources.files import MAX_LINE, UNREADABLE, open_stream
 from chainlake.sources.json_text import parse, utf8
 
 ADDRESS = 20
+MANY_LISTS = 1 << 14
 MAX_INDEX, MAX_HEIGHT = (1 << 31) - 1, (1 << 63) - 1
 
 
@@ -29,6 +30,7 @@ class NodeRegistry:
     def __init__(self, records: Iterable[NodeRecord]) -> None:
         self._by_address: dict[bytes, NodeRecord] = {}
         self._addresses: dict[int, bytes] = {}
+        self._lists: dict[tuple[int, ...], tuple[bytes, ...]] = {}
         for record in records:
             self._add(record)
 
@@ -48,6 +50,15 @@ class NodeRegistry:
         if address is None:
             raise BadInput(f"no node has permanent index {index}: use the registry with which the chain was ingested")
         return address
+
+    def addresses_of(self, indexes: tuple[int, ...]) -> tuple[bytes, ...]:
+        """The addresses behind permanent indexes, in order. Many streams are on the same nodes: the last lists are kept."""
+        found = self._lists.get(indexes)
+        if found is None:
+            if len(self._lists) >= MANY_LISTS:
+                self._lists.clear()
+            found = self._lists[indexes] = tuple(map(self.address_of, indexes))
+        return found
 
     def _add(self, record: NodeRecord) -> None:
         held = self._by_address.get(record.address, record)

@@ -26,16 +26,23 @@ FEW_OPERATIONS, MANY_TASKS = 2_000, 32
 
 
 def silver(batch: Batch) -> Output:
-    """Fold the operations of all streams, then the roots of all blocks."""
+    """Fold the operations of all streams, then the roots of all blocks.
+
+    Only the streams that a batch touches are loaded. Where it has as many operations as there are versions of streams, all are:
+    to find out which are touched would cost more. Then the operations are read once, and need not be kept.
+    """
     known = registries_of(batch)
     before = _before(batch)
     txs = batch.read("bronze.shard_txs")
-    operations = batch.keep(_operations(txs))
-    count = operations.count()
+    operations, count = _operations(txs), _count(txs)
+    is_whole = batch.versions_at_most("silver.streams") <= count
+    if not is_whole:
+        operations = batch.keep(operations)
     tasks = _tasks(batch) if count > FEW_OPERATIONS else 1
+    states = batch.versions("silver.streams", None if is_whole else operations.select("_chain", "stream_id"))
     tree = _stored_tree(batch, operations, count, before)
     with settings(batch.spark, SMALL_ROWS):
-        folded = batch.keep(_fold_parts(batch, operations, tree, known.registries, tasks))
+        folded = batch.keep(_fold_parts(operations, states, tree, known.registries, tasks))
     made = batch.keep(_fold_roots(batch, folded, before, tasks))
     last = _checked_roots(made)
     results, events, root_rows = _results(txs, folded), folded.select(F.inline("events")), _of(made, roots.ROOT_KIND)
@@ -77,6 +84,11 @@ def _operations(txs: DataFrame) -> DataFrame:
     return flat.withColumn("path", F.sha2("stream_id", 256))
 
 
+def _count(txs: DataFrame) -> int:
+    """How many operations there are. Of each only the smallest field is asked for, so Spark reads no other."""
+    return int(txs.select(F.sum(F.size("operations.sealed"))).collect()[0][0] or 0)
+
+
 def _stored_tree(batch: Batch, operations: DataFrame, count: int, before: Mapping[str, roots.Before]) -> DataFrame:
     """The tree rows that the touched paths need, in all their versions: those one digit below each of their prefixes. Where these
     would be as many as the tree has, the whole tree."""
@@ -91,9 +103,8 @@ def _stored_tree(batch: Batch, operations: DataFrame, count: int, before: Mappin
 
 
 def _fold_parts(
-    batch: Batch, operations: DataFrame, tree: DataFrame, registries: Mapping[str, NodeRegistry], tasks: int
+    operations: DataFrame, states: DataFrame, tree: DataFrame, registries: Mapping[str, NodeRegistry], tasks: int
 ) -> DataFrame:
-    states = batch.versions("silver.streams", operations.select("_chain", "stream_id"))
     frames = {
         parts.NODE: tree.withColumn("part", _part("prefix")),
         parts.STATE: states.withColumn("part", _part(F.sha2("stream_id", 256))),
@@ -113,11 +124,10 @@ def _place() -> Column:
 
 
 def _fold_roots(batch: Batch, folded: DataFrame, before: Mapping[str, roots.Before], tasks: int) -> DataFrame:
-    tops = folded.select(F.inline("tops"))
+    kind = F.when(F.col("deepest").isNull(), roots.STORED).otherwise(roots.TOP)
     rows = _union(
         roots.INPUT,
-        (roots.STORED, tops.filter("deepest IS NULL")),
-        (roots.TOP, tops.filter("deepest IS NOT NULL")),
+        (kind, folded.select(F.inline("tops"))),
         (roots.BLOCK, batch.read("bronze.shard_blocks").select("_chain", "_height", "app_hash")),
     )
     ordered = rows.repartition(tasks, "_chain").sortWithinPartitions(*roots.SORTED_BY)
@@ -169,7 +179,7 @@ def _tree_rows(folded: DataFrame, made: DataFrame) -> DataFrame:
     return nodes.withColumn("_deleted", F.col("leaves") == 0)
 
 
-def _union(columns: Sequence[str], *frames: tuple[int, DataFrame]) -> DataFrame:
+def _union(columns: Sequence[str], *frames: tuple[int | Column, DataFrame]) -> DataFrame:
     """Rows of several kinds in one frame: what a kind does not have is NULL."""
     first, *others = [frame.withColumn("kind", F.lit(kind)) for kind, frame in frames]
     for other in others:

@@ -30,7 +30,7 @@ def metadata_of(state: StreamState, registry: NodeRegistry) -> StreamMetadata:
         state.stream_id,
         state.last_miniblock_hash,
         state.last_miniblock_num,
-        tuple(map(registry.address_of, state.nodes)),
+        registry.addresses_of(state.nodes),
         state.replication_factor,
         state.sealed,
     )
@@ -39,7 +39,7 @@ def metadata_of(state: StreamState, registry: NodeRegistry) -> StreamMetadata:
 def value_of(state: StreamState, registry: NodeRegistry) -> bytes:
     """The value under the state root: canonical StreamMetadata. It holds node set, factor and seal, but no heights."""
     last = (state.stream_id, state.last_miniblock_hash, state.last_miniblock_num)
-    return stream_bytes(*last, tuple(map(registry.address_of, state.nodes)), state.replication_factor, state.sealed)
+    return stream_bytes(*last, registry.addresses_of(state.nodes), state.replication_factor, state.sealed)
 
 
 def placeholder_app_hash(height: int) -> bytes:
