@@ -373,6 +373,27 @@ def test_explain_counts_what_was_read_and_what_came_from_caches(plain: LogsLake)
     assert "index: blocks 6 to 35" in text and "address in 1 values: about" in text and "from caches" in text and " ms: " in text
 
 
+def test_what_a_value_was_found_in_is_kept_until_the_index_changes(tmp_path: Path) -> None:
+    lake = LogsLake(tmp_path, seed=4)
+    lake.advance(10)
+    index = planned(lake, follow_seconds=0)
+    wanted = LogFilter((HOT,), **ALL)
+
+    def asked() -> tuple[int, int]:
+        answer = index.query(wanted)
+        assert answer.logs.num_rows == len(lake.expected(wanted, 10**6)) > 0
+        reads = answer.explain.reads
+        return reads.hits["postings"], reads.misses["postings"]
+
+    assert (asked(), asked()) == ((0, 1), (1, 0))
+    lake.advance(10)
+    assert (asked(), asked()) == ((0, 1), (1, 0)), "a segment more"
+    half = LogFilter((HOT,), from_block=lake.first + 1, to_block=lake.first + 9)
+    assert index.query(half).explain.segments == 1 and index.query(half).logs.num_rows == len(lake.expected(half, 10**6))
+    lake.rollback(lake.first + 10)
+    assert (asked(), asked()) == ((0, 1), (1, 0)), "and one less"
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_broad_query_keeps_what_it_reads_for_the_second_time(plain: LogsLake, threads: int) -> None:
     index = planned(plain, broad_groups=2, threads=threads)

@@ -264,6 +264,8 @@ def _in_order(found: Sequence[Found]) -> pa.Table:
 
 
 def _by_id(rows: pa.Table) -> pa.Table:
+    if rows.num_rows < 2:
+        return rows
     ids = longs(rows["log_id"])
     return rows if (ids[1:] > ids[:-1]).all() else rows.take(to_arrow(np.argsort(ids, kind="stable")))
 

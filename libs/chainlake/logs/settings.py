@@ -44,3 +44,4 @@ class Settings:
     manifest_bytes: int = 32 * MIB
     chunk_group_bytes: int = 64 * MIB
     chunk_bytes: int = 128 * MIB
+    posting_bytes: int = 32 * MIB
