@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from chainlake.errors import BadInput
 from chainlake.lake.visibility import ADVANCE, ROLLBACK, Commit, History
+from chainlake.logs.codec import values_of
 from chainlake.logs.entries import Postings, Refs, Window, clipped, common, count, entries_of, numbers
 from chainlake.logs.filter import LogFilter
 from chainlake.logs.query import LogIndex, NothingIndexed
@@ -214,7 +215,12 @@ def test_a_cache_lets_go_of_what_was_not_used_for_longest() -> None:
 def test_sets_of_entries_are_sets_of_numbers(one: set[int], two: set[int], low: int, high: int) -> None:
     first, second = (entries_of(np.array(sorted(values), np.int64)) for values in (one, two))
     assert numbers(first).tolist() == sorted(one) and count(first) == len(one)
-    assert set(numbers(common(first, second)).tolist()) == one & two
+    parts = [entries_of(np.array(sorted(values), np.int64)) for values in (set(sorted(one)[::2]), set(sorted(one)[1::3]))]
+    tails = {shard: values_of(bitmap).astype(np.int32) for shard, bitmap in parts[0].items()}
+    chunks = {shard: [bitmap, bitmap] for shard, bitmap in parts[1].items()}
+    having = set(sorted(one)[::2]) | set(sorted(one)[1::3])
+    assert set(numbers(common(tails, chunks, second)).tolist()) == having & two
+    assert all(common(tails, chunks, second).values()), "none is empty"
     assert set(numbers(clipped(first, Window(low, high))).tolist()) == {value for value in one if low <= value < high}
 
 

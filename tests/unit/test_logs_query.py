@@ -204,6 +204,8 @@ WAYS = {
     "index": Way(Settings(**ASKED)),
     "index without caches": Way(Settings(**ASKED, threads=1, **NO_CACHE), filters=25),
     "scan in runs": Way(Settings(log_bytes=0), filters=40),
+    "broad ones past the cache": Way(Settings(**ASKED, broad_groups=1), filters=40),
+    "scan past the cache": Way(Settings(broad_groups=0), filters=40),
     "late check": Way(Settings(**ASKED), lambda monkeypatch: force_late_use(monkeypatch, CHECK)),
     "late check in runs": Way(Settings(**ASKED, log_bytes=0), lambda monkeypatch: force_late_use(monkeypatch, CHECK), 40),
     "block filter": Way(Settings(**ASKED), lambda monkeypatch: force_late_use(monkeypatch, BLOCK_FILTER)),
@@ -371,6 +373,47 @@ def test_explain_counts_what_was_read_and_what_came_from_caches(plain: LogsLake)
     assert "index: blocks 6 to 35" in text and "address in 1 values: about" in text and "from caches" in text and " ms: " in text
 
 
+def test_what_a_value_was_found_in_is_kept_until_the_index_changes(tmp_path: Path) -> None:
+    lake = LogsLake(tmp_path, seed=4)
+    lake.advance(10)
+    index = planned(lake, follow_seconds=0)
+    wanted = LogFilter((HOT,), **ALL)
+
+    def asked() -> tuple[int, int]:
+        answer = index.query(wanted)
+        assert answer.logs.num_rows == len(lake.expected(wanted, 10**6)) > 0
+        reads = answer.explain.reads
+        return reads.hits["postings"], reads.misses["postings"]
+
+    assert (asked(), asked()) == ((0, 1), (1, 0))
+    lake.advance(10)
+    assert (asked(), asked()) == ((0, 1), (1, 0)), "a segment more"
+    half = LogFilter((HOT,), from_block=lake.first + 1, to_block=lake.first + 9)
+    assert index.query(half).explain.segments == 1 and index.query(half).logs.num_rows == len(lake.expected(half, 10**6))
+    lake.rollback(lake.first + 10)
+    assert (asked(), asked()) == ((0, 1), (1, 0)), "and one less"
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_broad_query_keeps_what_it_reads_for_the_second_time(plain: LogsLake, threads: int) -> None:
+    index = planned(plain, broad_groups=2, threads=threads)
+    wanted = LogFilter((HOT,), **ALL)
+    first, second, third = (index.query(wanted) for _ in range(3))
+    assert first.explain.reads.row_groups > 2 and first.explain.reads.misses.get("logs", 0) == 0, "read, and not kept"
+    assert second.explain.reads.misses["logs"] > 2, "asked for again, and kept"
+    assert third.explain.reads.row_groups == 0 and third.explain.reads.hits["logs"] == second.explain.reads.misses["logs"]
+    assert first.logs.equals(second.logs) and second.logs.equals(third.logs)
+
+
+def test_a_broad_query_takes_from_the_cache_what_others_left_there(plain: LogsLake) -> None:
+    index = planned(plain, broad_groups=2)
+    index.query(LogFilter((HOT,), from_block=plain.first + 8, to_block=plain.first + 9))
+    kept = index.caches()["logs"].entries
+    answer = index.query(LogFilter((HOT,), **ALL))
+    assert 0 < answer.explain.reads.hits["logs"] <= kept == index.caches()["logs"].entries
+    assert answer.logs.num_rows == len(plain.expected(LogFilter((HOT,), **ALL), 10**6))
+
+
 def test_a_limited_query_stops_early(plain: LogsLake) -> None:
     whole = planned(plain, threads=1).query(LogFilter(**ALL)).explain
     index = planned(plain, threads=1)
@@ -508,6 +551,14 @@ def test_logs_and_blocks_that_are_missing_are_noticed(damaged: LogsLake) -> None
     rewrite(damaged, "gold_block_meta", lambda rows: rows.slice(0, rows.num_rows - 1))
     with pytest.raises(BrokenPromise, match=r"block 25 of main is not above the head 25 and not in gold.block_meta"):
         planned(damaged).snapshot()
+
+
+def test_logs_that_are_there_twice_are_noticed_past_the_cache(damaged: LogsLake) -> None:
+    rewrite(damaged, "bronze_evm_logs", lambda rows: pa.concat_tables([rows, rows.slice(rows.num_rows - 1)]))
+    last = damaged.visible(10**6)[-1]
+    for wanted in (LogFilter((last.address,), **ALL), LogFilter(**ALL)):
+        with pytest.raises(BrokenPromise, match=r"should have \d+ logs .* in bronze.evm_logs and has \d+"):
+            planned(damaged, log_bytes=0).query(wanted)
 
 
 def test_two_values_of_one_stream_are_told_apart(plain: LogsLake, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """Sets of entries (log ids or block numbers): one roaring bitmap of local parts per shard."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pyroaring import BitMap
@@ -49,6 +49,10 @@ class Refs:
     high: Ints
     counts: Ints
 
+    @property
+    def nbytes(self) -> int:
+        return self.seqs.nbytes + self.low.nbytes + self.high.nbytes + self.counts.nbytes
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -64,6 +68,19 @@ class Postings:
 
     tails: dict[int, list[Ints]] = field(default_factory=dict)
     refs: list[Refs] = field(default_factory=list)
+
+    @property
+    def nbytes(self) -> int:
+        tails = sum(part.nbytes for parts in self.tails.values() for part in parts)
+        return tails + sum(refs.nbytes for refs in self.refs)
+
+    def own(self) -> "Postings":
+        """The same in memory of its own, not in that of the row groups that it was read from."""
+        refs = [
+            replace(one, seqs=one.seqs.copy(), low=one.low.copy(), high=one.high.copy(), counts=one.counts.copy())
+            for one in self.refs
+        ]
+        return Postings({shard: [np.concatenate(parts)] for shard, parts in self.tails.items()}, refs)
 
     def estimate(self, window: Window) -> int:
         """About how many entries are in a window: tails are counted, chunks that it cuts count by the part that is inside."""
@@ -114,9 +131,17 @@ def clipped(entries: Entries, window: Window) -> dict[int, BitMap]:
     )
 
 
-def common(one: Entries, other: Entries) -> dict[int, BitMap]:
-    """Those in both."""
-    return _without_empty({shard: one[shard] & other[shard] for shard in one.keys() & other.keys()})
+def common(tails: Mapping[int, Ints], chunks: Mapping[int, list[BitMap]], among: Entries) -> dict[int, BitMap]:
+    """Those candidates that tails and chunks have. Each chunk is compared with them before anything is put together: mostly there
+    are a few candidates, and chunks of thousands of entries."""
+    found = {}
+    for shard, candidates in among.items():
+        parts = [bitmap & candidates for bitmap in chunks.get(shard, ())]
+        if shard in tails:
+            parts.append(bitmap_of(tails[shard]) & candidates)
+        if parts:
+            found[shard] = parts[0] if len(parts) == 1 else BitMap.union(*parts)
+    return _without_empty(found)
 
 
 def count(entries: Entries) -> int:

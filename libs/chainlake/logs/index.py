@@ -5,6 +5,7 @@ bisection. Chunks are decoded when needed; a chunk whose checksum is wrong, or t
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from pyroaring import BitMap
@@ -31,12 +32,20 @@ from chainlake.serve.row_groups import DecodedGroups, Reads, RowGroupFiles, hold
 from chainlake.serve.visible import Source
 
 SUFFIXES = ("", "_merged")
-CHUNK_OVERHEAD = 512
-"""Bytes of a decoded chunk besides its bitmap."""
+CHUNK_OVERHEAD, POSTINGS_OVERHEAD = 512, 1024
+"""Bytes of a decoded chunk besides its bitmap, and of postings besides their arrays, for each list of chunks."""
 
 
 class CorruptChunk(LakeError):
     """A chunk that a manifest lists is missing or damaged. The query is refused: its answer could be incomplete."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """Postings that were looked up, and the files that they hold for."""
+
+    index: Mapping[str, IndexFiles]
+    postings: Postings
 
 
 class IndexReader:
@@ -52,9 +61,23 @@ class IndexReader:
             "chunk_groups", files, settings.chunk_group_bytes, CHUNK_COLUMNS, decode_chunks
         )
         self.chunks: ByteCache[Chunk] = ByteCache(settings.chunk_bytes)
+        self.known: ByteCache[Known] = ByteCache(settings.posting_bytes)
 
     def postings(self, snapshot: IndexSnapshot, streams: Longs, first: int, last: int, reads: Reads) -> Postings:
-        """What the segments that cover the blocks from `first` to `last` hold for some streams (ascending)."""
+        """What the segments that cover the blocks from `first` to `last` hold for some streams (ascending). It is kept as long
+        as the files are the same: contracts and signatures are asked for again and again."""
+        key = (snapshot.version, *snapshot.span(first, last), streams.tobytes())
+        known = self.known.get(key)
+        current = known is not None and known.index is snapshot.index
+        reads.used("postings", int(current), int(not current))
+        if known is not None and current:
+            return known.postings
+        found = self._found(snapshot, streams, first, last, reads).own()
+        size = found.nbytes + (len(found.refs) + 1) * POSTINGS_OVERHEAD + len(key[-1])
+        self.known.put(key, Known(snapshot.index, found), size)
+        return found
+
+    def _found(self, snapshot: IndexSnapshot, streams: Longs, first: int, last: int, reads: Reads) -> Postings:
         found = Postings()
         for suffix in SUFFIXES:
             self._add_tails(found, snapshot.index[f"gold.log_tails{suffix}"], streams, first, last, reads)
@@ -67,8 +90,8 @@ class IndexReader:
     ) -> dict[int, BitMap]:
         """The entries in a window, or those among some candidates; only chunks that can matter are loaded."""
         chunks = self._load(snapshot, postings.chunks(window, among), reads)
-        found = united(postings.tail_values(window), chunks)
-        return clipped(found, window) if among is None else common(found, among)
+        tails = postings.tail_values(window)
+        return clipped(united(tails, chunks), window) if among is None else common(tails, chunks, among)
 
     def _add_tails(self, found: Postings, index: IndexFiles, streams: Longs, first: int, last: int, reads: Reads) -> None:
         wanted, slices = self._groups(index, streams, first, last, reads)

@@ -163,6 +163,8 @@ def _column(records: Records, name: str, kind: pa.DataType, fewest: int) -> pa.A
     width, bits = WIDTHS[name], None
     if name in TOPICS and TOPICS.index(name) >= fewest:
         present = records["topic_count"] > TOPICS.index(name)
+        if not present.any():
+            return pa.nulls(len(records), kind)
         edges, values = np.append(0, np.cumsum(present * width)).astype(np.int32), values[present]
         bits = pa.py_buffer(np.packbits(present, bitorder="little"))
     else:

@@ -126,7 +126,7 @@ class LogIndex:
         index, blocks, logs = self._readers.index, self._readers.blocks, self._readers.logs
         kept = {group.kind: group.cache.counts() for group in (index.tails, index.manifests, index.chunk_groups)}
         kept |= {"blocks": blocks.groups.cache.counts(), "logs": logs.groups.cache.counts()}
-        return kept | {"chunks": index.chunks.counts(), "footers": self._files.footers.counts()}
+        return kept | {"chunks": index.chunks.counts(), "postings": index.known.counts(), "footers": self._files.footers.counts()}
 
     def _read(self, snapshot: IndexSnapshot, read: Callable[[IndexSnapshot], T]) -> T:
         """Read from a snapshot; again if files that it names were replaced meanwhile."""
@@ -160,7 +160,8 @@ class LogIndex:
             return Answer(NOTHING, snapshot.head, None, None, False, explain)
         blocks = (ends[0].number, ends[1].number)
         explain.first_block, explain.last_block, explain.log_ids = *blocks, window.size
-        explain.segments = sum(s.base < blocks[1] and s.height >= blocks[0] for s in snapshot.segments)
+        start, end = snapshot.span(*blocks)
+        explain.segments = end - start
         with explain.step("plan"):
             plan = self._readers.planner.plan(snapshot, clauses, blocks, window, explain)
         explain.plan = "empty" if plan.empty else "scan" if plan.scan else "index"

@@ -1,10 +1,13 @@
 """Logs out of bronze.evm_logs: by their ids, or all of a window in order.
 
 Row groups that a query needs are decoded once and kept. A query that needs more of them than the cache should hold for it reads
-those that find no room there in long runs, on all threads and past the cache: broad queries do not push out what others use.
+those that find no room there in long runs, on all threads and past the cache: broad queries do not push out what others use. A
+query that needs many for the first time does so as well: to put logs into the form in which they are kept takes as long as to
+read them, and pays only for those that are asked for again.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import NamedTuple
 
@@ -17,7 +20,8 @@ from chainlake.logs.match import Matcher
 from chainlake.logs.packed import SCHEMA, PackedLogs, data_at, pack, records_at, unpack
 from chainlake.logs.settings import Settings
 from chainlake.logs.snapshot import LOGS, IndexSnapshot
-from chainlake.serve.arrays import Flags, Longs, longs, to_arrow, to_arrow_flags
+from chainlake.serve.arrays import Longs, longs, to_arrow, to_arrow_flags
+from chainlake.serve.cache import ByteCache
 from chainlake.serve.row_groups import DecodedGroups, Reads, RowGroupFiles, holding
 from chainlake.serve.visible import Source
 
@@ -27,6 +31,8 @@ USUAL_LOG_BYTES = 320
 CACHED_SHARE = 0.5
 """A query may fill at most this share of the cache."""
 SHORT_RUN, LONGEST_RUN = 4, 32
+PASSED_BY = 1 << 17
+"""Row groups of which it is remembered that a query read them and did not keep them."""
 
 Found = tuple[pa.Table, int]
 """Rows that match, and how many rows were looked at to find them."""
@@ -41,6 +47,10 @@ class Hit(NamedTuple):
     end: int = 0
 
 
+Wanted = Callable[[Sequence[Hit], Longs], Longs]
+"""Which places of a run are asked for, given the ids that it has."""
+
+
 class LogReader:
     """Reads of bronze.evm_logs. For many threads."""
 
@@ -49,6 +59,8 @@ class LogReader:
         self._group_rows = settings.group_rows
         self._group_bytes = settings.group_rows * USUAL_LOG_BYTES
         self._most_cached = int(settings.log_bytes * CACHED_SHARE / self._group_bytes)
+        self._broad = settings.broad_groups
+        self._passed_by: ByteCache[bool] = ByteCache(PASSED_BY)
         self.groups: DecodedGroups[PackedLogs] = DecodedGroups("logs", files, settings.log_bytes, COLUMNS, _decode)
 
     def may_keep(self, ids: Longs) -> bool:
@@ -58,12 +70,14 @@ class LogReader:
     def fetch(self, snapshot: IndexSnapshot, ids: Longs, matcher: Matcher, sure: bool, keep: bool, reads: Reads) -> pa.Table:
         """Those of some logs (ascending ids) that match. `sure` says that most of them will; `keep`, that caches may fill."""
         hits = self._hits(snapshot, ids, reads)
-        kept = [keep] * len(hits) if keep else self._at_hand(hits)
+        kept = self._worth_keeping(hits) if keep else self._at_hand(hits)
         near = [hit for hit, here in zip(hits, kept, strict=True) if here]
         groups = self._kept(near, reads)
         found = [_matching([(g, g.places(ids[hit.start : hit.end])) for hit, g in zip(near, groups, strict=True)], matcher)]
-        for run in _runs(hit for hit, here in zip(hits, kept, strict=True) if not here):
-            found.append(self._from_run(run, lambda seen: _among(seen, ids), matcher, sure, reads))
+        runs = _runs(hit for hit, here in zip(hits, kept, strict=True) if not here)
+        found += self._from_runs(
+            runs, lambda run, seen: _places(seen, ids[run[0].start : max(h.end for h in run)]), matcher, sure, reads
+        )
         seen = sum(count for _, count in found)
         if seen != len(ids):
             raise _missing(snapshot, int(ids[0]), int(ids[-1]), len(ids), seen)
@@ -72,12 +86,13 @@ class LogReader:
     def scan(self, snapshot: IndexSnapshot, window: Window, matcher: Matcher, descending: bool, reads: Reads) -> Iterator[Found]:
         """All logs of a window that match, in order of their ids, a few row groups at a time."""
         seen = 0
-        few = window.size <= self._most_cached * self._group_rows / 4
+        few = window.size <= min(self._most_cached / 4, self._broad) * self._group_rows
         for hits in _batches(self._clusters(snapshot, window, descending, reads)):
             if few or len(hits) <= SHORT_RUN or all(self._at_hand(hits)):
-                found = [_matching([(group, _inside(group, window)) for group in self._kept(hits, reads)], matcher)]
+                found = [_matching([(group, _inside(group.ids, window)) for group in self._kept(hits, reads)], matcher)]
             else:
-                found = [self._from_run(run, window.holds, matcher, not matcher.columns, reads) for run in _runs(hits)]
+                inside = not matcher.columns
+                found = self._from_runs(_runs(hits), lambda _, seen: _inside(seen, window), matcher, inside, reads)
             count = sum(looked for _, looked in found)
             rows = _in_order(found)
             seen += count
@@ -111,13 +126,24 @@ class LogReader:
                 pairs = zip(owners.tolist(), (cluster - starts[owners]).tolist(), strict=True)
                 yield [Hit(sources[owner], group) for owner, group in pairs]
 
+    def _worth_keeping(self, hits: Sequence[Hit]) -> list[bool]:
+        """All row groups of a query that lacks few of them; else those in the cache, and those that were passed by before."""
+        keys = [(hit.source.key, hit.group) for hit in hits]
+        here = self.groups.cache.holds_all(keys)
+        if len(hits) - sum(here) <= self._broad:
+            return [True] * len(hits)
+        again = self._passed_by.holds_all(keys)
+        for key, known in zip(keys, here, strict=True):
+            if not known:
+                self._passed_by.put(key, True, 1)
+        return [one or other for one, other in zip(here, again, strict=True)]
+
     def _at_hand(self, hits: Sequence[Hit]) -> list[bool]:
         """Which row groups are in the cache, or would fit into it without pushing others out."""
         counts = self.groups.cache.counts()
         room = (counts.max_bytes - counts.bytes) // self._group_bytes
         found = []
-        for hit in hits:
-            here = self.groups.holds(hit.source, hit.group)
+        for here in self.groups.cache.holds_all([(hit.source.key, hit.group) for hit in hits]):
             found.append(here or room > 0)
             room -= not here
         return found
@@ -125,29 +151,40 @@ class LogReader:
     def _kept(self, hits: Sequence[Hit], reads: Reads) -> list[PackedLogs]:
         return self.groups.get([(hit.source, hit.group) for hit in hits], reads)
 
-    def _from_run(
-        self, run: Sequence[Hit], wanted: Callable[[Longs], Flags], matcher: Matcher, sure: bool, reads: Reads
-    ) -> Found:
-        """Unless most rows will match, the columns that the check looks at come first, and all only where something matches."""
-        rows = self._read_run(run, COLUMNS if sure else ("log_id", *matcher.columns), reads)
-        ids = longs(rows["log_id"])
-        inside = wanted(ids)
-        flags = inside & matcher.matches(rows)
-        if not sure and flags.any():
-            matching = np.sort(ids[flags])
-            near, _, _ = holding(matching, *self._files.footer(run[0].source, reads).bounds("log_id"))
-            rows = self._read_run([hit for hit in run if hit.group in set(near.tolist())], COLUMNS, reads)
-            flags = _among(longs(rows["log_id"]), matching)
-        if not flags.any():
-            return NOTHING, int(inside.sum())
-        return _conformed(rows if flags.all() else rows.filter(to_arrow_flags(flags))), int(inside.sum())
+    def _from_runs(self, runs: Iterable[list[Hit]], wanted: Wanted, matcher: Matcher, sure: bool, reads: Reads) -> list[Found]:
+        """The rows of each run that match. Several runs are read at the same time, a single one on all threads."""
+        listed = list(runs)
+        own = [Reads() for _ in listed]
+        alone = len(listed) == 1 or self._files.threads == 1
+        read = partial(self._from_run, wanted=wanted, matcher=matcher, sure=sure, threads=alone and self._files.threads > 1)
+        found = list(map(read, listed, own) if alone else self._files.pool.map(read, listed, own))
+        for one in own:
+            reads.add(one)
+        return found
 
-    def _read_run(self, run: Sequence[Hit], columns: Sequence[str], reads: Reads) -> pa.Table:
+    def _from_run(self, run: Sequence[Hit], reads: Reads, wanted: Wanted, matcher: Matcher, sure: bool, threads: bool) -> Found:
+        """Unless most rows will match, the columns that the check looks at come first, and all only where something matches."""
+        rows = self._read_run(run, COLUMNS if sure else ("log_id", *matcher.columns), reads, threads)
+        ids = longs(rows["log_id"])
+        places = wanted(run, ids)
+        some = _taken(rows, places)
+        flags = matcher.matches(some)
+        if not flags.any():
+            return NOTHING, len(places)
+        if sure:
+            return _conformed(some if flags.all() else some.filter(to_arrow_flags(flags))), len(places)
+        matching = ids[places[flags]]
+        near, _, _ = holding(matching, *self._files.footer(run[0].source, reads).bounds("log_id"))
+        rows = self._read_run([hit for hit in run if hit.group in set(near.tolist())], COLUMNS, reads, threads)
+        return _conformed(_taken(rows, _places(longs(rows["log_id"]), matching))), len(places)
+
+    def _read_run(self, run: Sequence[Hit], columns: Sequence[str], reads: Reads, threads: bool) -> pa.Table:
+        """Rows by their ids."""
         source, groups = run[0].source, sorted(hit.group for hit in run)
         footer = self._files.footer(source, reads)
         reads.row_groups += len(groups)
         reads.bytes += sum(footer.stored_bytes(group, columns) for group in groups)
-        return self._files.read(source, footer, groups, columns, threads=self._files.threads > 1)
+        return _by_id(self._files.read(source, footer, groups, columns, threads))
 
 
 def reversed_rows(rows: pa.Table) -> pa.Table:
@@ -172,14 +209,21 @@ def _matching(parts: Iterable[tuple[PackedLogs, Longs]], matcher: Matcher) -> Fo
     return unpack(records[flags], data_at(left)), len(records)
 
 
-def _inside(group: PackedLogs, window: Window) -> Longs:
-    return np.arange(*np.searchsorted(group.ids, (window.low, window.high)))
+def _inside(ids: Longs, window: Window) -> Longs:
+    """Places of the ascending ids that are in a window."""
+    return np.arange(*np.searchsorted(ids, (window.low, window.high)))
 
 
-def _among(ids: Longs, wanted: Longs) -> Flags:
-    """Which ids are among some that are sorted."""
-    places = np.minimum(np.searchsorted(wanted, ids), len(wanted) - 1)
-    return np.asarray(wanted[places] == ids, np.bool_)
+def _places(ids: Longs, wanted: Longs) -> Longs:
+    """Places of those ids that are wanted; both are ascending. An id that is there twice gives two."""
+    first, last = ids.searchsorted(wanted), ids.searchsorted(wanted, side="right")
+    places = first[last > first]
+    return places if len(places) == (last - first).sum() else np.flatnonzero(np.isin(ids, wanted))
+
+
+def _taken(rows: pa.Table, places: Longs) -> pa.Table:
+    """The rows at some ascending places; all of them without copying."""
+    return rows if len(places) == rows.num_rows else rows.take(to_arrow(places))
 
 
 def _overlapping(low: Longs, high: Longs, window: Window, descending: bool) -> list[Longs]:
@@ -220,12 +264,18 @@ def _in_order(found: Sequence[Found]) -> pa.Table:
 
 
 def _by_id(rows: pa.Table) -> pa.Table:
+    if rows.num_rows < 2:
+        return rows
     ids = longs(rows["log_id"])
     return rows if (ids[1:] > ids[:-1]).all() else rows.take(to_arrow(np.argsort(ids, kind="stable")))
 
 
 def _conformed(rows: pa.Table) -> pa.Table:
-    """The columns with the types of SCHEMA: writers of Parquet differ in how they store times."""
+    """The columns with the types of SCHEMA: writers of Parquet differ in how they store times. To cast a right column takes
+    as long as to cast a wrong one."""
+    for place, field in enumerate(SCHEMA):
+        if rows.schema.field(place).type != field.type:
+            rows = rows.set_column(place, field.name, rows.column(place).cast(field.type))
     return rows if rows.schema.equals(SCHEMA) else rows.cast(SCHEMA)
 
 

@@ -29,6 +29,8 @@ class Settings:
     """What happens to a longer list: the query is refused, or its blocks are looked through."""
     group_rows: int = 2000
     """Logs that a row group of bronze.evm_logs usually has: what the planner's estimates rest on."""
+    broad_groups: int = 64
+    """A query that needs more row groups of logs than this which are not at hand keeps those only that were read before."""
     few_candidates: int = 8
     """So few are fetched and compared at once, without asking the index about the filter's other clauses."""
     query_seconds: float | None = None
@@ -42,3 +44,4 @@ class Settings:
     manifest_bytes: int = 32 * MIB
     chunk_group_bytes: int = 64 * MIB
     chunk_bytes: int = 128 * MIB
+    posting_bytes: int = 32 * MIB

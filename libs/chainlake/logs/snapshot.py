@@ -5,6 +5,7 @@ segment of the index; a merge replaces the segments that it covers, unless gold.
 """
 
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -78,6 +79,11 @@ class IndexSnapshot:
     limits: Mapping[str, Limits]
     files: Mapping[str, VisibleFiles]
     index: Mapping[str, IndexFiles]
+
+    def span(self, first: int, last: int) -> tuple[int, int]:
+        """The segments that overlap the blocks from `first` to `last`: places of the first one, and of the one after the last."""
+        start = bisect_left(self.segments, first, key=lambda segment: segment.height)
+        return start, max(start, bisect_left(self.segments, last, key=lambda segment: segment.base))
 
 
 class Follower:

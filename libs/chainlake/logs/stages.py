@@ -17,9 +17,11 @@ LOG_FILES = {
     **SMALL_ROW_GROUPS,
     "parquet.size.statistics.enabled": "false",
     **{f"parquet.column.statistics.enabled#{name}": "false" for name in (*WIDTHS, "data")},
+    **{f"parquet.enable.dictionary#{name}": "false" for name in ("log_id", "data")},
 }
 """Write settings of logs: hashes, addresses and data lie in no order, so what is smallest and largest helps nobody to skip them,
-and telling takes a comparison for every value."""
+and telling takes a comparison for every value. No two logs have the same id and few the same data: a dictionary of them is
+made to be thrown away."""
 
 
 def log_stages() -> tuple[Stage, ...]:

@@ -67,10 +67,10 @@ class ByteCache(Generic[V]):
                 self._bytes -= freed
                 self._evictions += 1
 
-    def holds(self, key: Hashable) -> bool:
-        """Whether a value is here, without counting as a use of it."""
+    def holds_all(self, keys: Sequence[Hashable]) -> list[bool]:
+        """Which values are here, without counting as a use of them."""
         with self._lock:
-            return key in self._entries
+            return [key in self._entries for key in keys]
 
     def counts(self) -> CacheCounts:
         with self._lock:

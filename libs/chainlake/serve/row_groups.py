@@ -48,6 +48,13 @@ class Reads:
         self.hits[kind] = self.hits.get(kind, 0) + hits
         self.misses[kind] = self.misses.get(kind, 0) + misses
 
+    def add(self, other: "Reads") -> None:
+        """What a part of the query took."""
+        for kind in other.hits:
+            self.used(kind, other.hits[kind], other.misses[kind])
+        self.row_groups += other.row_groups
+        self.bytes += other.bytes
+
 
 class Footer:
     """What a Parquet file says about its row groups."""
@@ -150,9 +157,6 @@ class DecodedGroups(Generic[T]):
                 found[place] = value
                 self.cache.put((source.key, group), value, value.nbytes)
         return [value for value in found if value is not None]
-
-    def holds(self, source: Source, group: int) -> bool:
-        return self.cache.holds((source.key, group))
 
     def _runs(self, wanted: Sequence[tuple[Source, int]], reads: Reads) -> list["_Run"]:
         """Row groups that follow each other here and are in one file, in runs that threads share out."""
