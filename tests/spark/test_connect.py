@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from chainlake.lake import open_lake
+from chainlake.lake import Lake, open_lake
 from chainlake.lake.commit import prepared
 from chainlake.lake.session import settings
 from chainlake.lake.stage import Batch
@@ -37,3 +37,12 @@ def test_every_stage_plans_with_the_settings_of_a_workspace(demo_home: Path) -> 
                 assert prepared(table, frame, commit_id=1).schema.names == columns, name
             planned.add(stage.name)
     assert {name.split(".")[1] for name in planned} >= {"logs", "shards", "cage", "replica", "sync"}
+
+
+def test_settings_for_a_while_leave_what_the_server_was_started_with(lake: Lake) -> None:
+    started_with, never_set, unknown_to_spark = "spark.sql.shuffle.partitions", "spark.sql.files.openCostInBytes", "parquet.page.size"
+    before = {key: lake.spark.conf.get(key, None) for key in (started_with, never_set, unknown_to_spark)}
+    assert before[started_with] != "200", "the local server's own, not Spark's default"
+    with settings(lake.spark, {started_with: "7", never_set: "1024", unknown_to_spark: "4096"}):
+        assert lake.spark.conf.get(started_with) == "7"
+    assert {key: lake.spark.conf.get(key, None) for key in before} == before

@@ -47,17 +47,22 @@ def foreign_session() -> SparkSession | None:
 
 @contextmanager
 def settings(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
-    """Session settings for a while. They tune and never change results, so where a platform refuses one, work goes on without."""
-    taken = []
+    """Session settings for a while. They tune and never change results, so where a platform refuses one, work goes on without.
+    Afterwards they are what they were: to unset one would give Spark's own default, not what the server was started with."""
+    former: dict[str, str | None] = {}
     for key, value in wanted.items():
         with suppress(PySparkException):
+            before = spark.conf.get(key, None)
             spark.conf.set(key, value)
-            taken.append(key)
+            former[key] = before
     try:
         yield
     finally:
-        for key in taken:
-            spark.conf.unset(key)
+        for key, before in former.items():
+            if before is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, before)
 
 
 def is_local() -> bool:
