@@ -40,9 +40,9 @@ def test_every_stage_plans_with_the_settings_of_a_workspace(demo_home: Path) -> 
 
 
 def test_settings_for_a_while_leave_what_the_server_was_started_with(lake: Lake) -> None:
-    started_with, never_set, unknown_to_spark = "spark.sql.shuffle.partitions", "spark.sql.files.openCostInBytes", "parquet.page.size"
-    before = {key: lake.spark.conf.get(key, None) for key in (started_with, never_set, unknown_to_spark)}
+    started_with, never_set, unknown = "spark.sql.shuffle.partitions", "spark.sql.files.openCostInBytes", "parquet.page.size"
+    before = {key: lake.spark.conf.get(key, None) for key in (started_with, never_set, unknown)}
     assert before[started_with] != "200", "the local server's own, not Spark's default"
-    with settings(lake.spark, {started_with: "7", never_set: "1024", unknown_to_spark: "4096"}):
+    with settings(lake.spark, {started_with: "7", never_set: "1024", unknown: "4096"}):
         assert lake.spark.conf.get(started_with) == "7"
     assert {key: lake.spark.conf.get(key, None) for key in before} == before
