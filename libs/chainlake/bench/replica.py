@@ -19,6 +19,8 @@ from chainlake.replica.groups import META, SHARED, USER_GROUPS, group_of
 ENTRIES, QUICK_ENTRIES = 1_000_000, 50_000
 PEER_ENTRIES = 10_000
 PER_DELIVERY = 5_000
+WARM_ENTRIES = 100_000
+"""What comes before all that is measured: a follower runs for days, and a JVM that has just started compiles for a minute."""
 USERS_PER_SHARD, TABLES = 4, 20
 STAGES = ("bronze.replica", "silver.replica")
 WRITTEN = ("bronze.commands", "silver.data_rows", "silver.pending_commands", "silver.command_results")
@@ -33,7 +35,7 @@ def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
     with scratch(home) as (prefix, directory):
         lake = open_part(["raw.replica", *STAGES], home, schema_prefix=prefix)
         bench = Bench(lake, directory)
-        bench.follow("warm", 5_000, 0.5)
+        bench.follow("warm", min(entries, WARM_ENTRIES), 0.5)
         best = bench.peers(min(entries, PEER_ENTRIES))
         yield from bench.throughput(entries, best)
         yield from bench.while_much_waits(entries)
