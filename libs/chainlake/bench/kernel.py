@@ -111,11 +111,13 @@ class Bench:
         return frame.coalesce(1)
 
     def commit(self, rows: DataFrame) -> None:
-        """One block, five tables, one commit."""
+        """One block, five tables, one commit; then tables are packed where a run would do it at its end."""
         head = self.run.head(CHAIN)
         low = head.height if head else 0
         frame = rows.selectExpr(f"'{CHAIN}' AS _chain", f"{low + 1}L AS _height", "id", "value")
         self.run.write({CHAIN: (low, low + 1)}, Output(dict.fromkeys(TABLES, frame)), {}, Timings())
+        self.run.pack()
+        self.run.to_pack.clear()
 
     def merge(self, rows: DataFrame) -> None:
         """The usual way: MERGE into five tables of current state, in parallel too."""
