@@ -9,7 +9,7 @@ import pytest
 from chainlake.cli.command_tree import read_commands
 from chainlake.cli.main import build_parser, main
 from chainlake.lake.ddl import load
-from chainlake.paths import project_root, tables_dir
+from chainlake.paths import PACKAGE, project_root, tables_dir
 from chainlake.replica.query import GroupHealth, Health, Read
 from chainlake.serve import cage, shards
 from chainlake.stages import all_stages
@@ -133,6 +133,14 @@ def test_every_document_is_in_the_list_of_documents() -> None:
     listed = (project_root() / "docs" / "README.md").read_text()
     for path in (project_root() / "docs").glob("*.md"):
         assert path.name == "README.md" or f"({path.name})" in listed, path.name
+
+
+def test_the_readme_says_what_is_in_every_folder_and_file_of_the_library() -> None:
+    table = (project_root() / "README.md").read_text().partition("## What is where")[2].partition("\n## ")[0]
+    named = {name.rstrip("/").rpartition("/")[2] for name in re.findall(r"`([^`]+)`", table)}
+    library = (path for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file())
+    assert {path.name for path in library} - {"__init__.py"} <= named
+    assert {"bundles", "dashboards", "docs", "notebooks", "scripts", "tables", "tests"} <= named
 
 
 def test_every_route_of_the_gateway_is_documented() -> None:
