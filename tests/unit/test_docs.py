@@ -13,7 +13,7 @@ from chainlake.paths import PACKAGE, project_root, tables_dir
 from chainlake.replica.query import GroupHealth, Health, Read
 from chainlake.serve import cage, shards
 from chainlake.stages import all_stages
-from tests.unit.docs_commands import Shown, blocks, commands, documents
+from tests.unit.docs_commands import FENCE, Shown, blocks, commands, documents
 
 COMMANDS = commands()
 KNOWN = {command.name: command for command in read_commands(build_parser(), {})}
@@ -119,13 +119,13 @@ def test_python_in_documents_is_python(path: Path) -> None:
 
 
 @each_document
-def test_tables_and_stages_in_commands_and_sql_exist(path: Path) -> None:
+def test_tables_and_stages_in_code_exist(path: Path) -> None:
     if path.name == "adding-a-stage.md":
         pytest.skip("its example makes tables and stages of its own")
     known = {*load(tables_dir()), "control.visible", *(stage.name for stage in all_stages())}
     text = path.read_text(encoding="utf-8")
-    shown = [" ".join(shown.arguments) for shown in COMMANDS if shown.where.startswith(path.name)]
-    code = "\n".join([*(block for _, block in blocks(text, "sql")), *shown])
+    in_sentences = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+    code = "\n".join([*(block for _, block in blocks(text, "", "sql", "python")), *in_sentences])
     assert set(re.findall(r"\b(?:raw|bronze|silver|gold|control)\.\w+", code)) <= known
 
 
