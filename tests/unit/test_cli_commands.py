@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ from chainlake import errors
 from chainlake.cli import completion_scripts
 from chainlake.cli.command_tree import Command, read_commands, subparsers
 from chainlake.cli.completion import known_names
+from chainlake.cli.events import decode_again
 from chainlake.cli.main import LakeParser, _guarded, build_parser, main
 from chainlake.cli.operate import _show
+from chainlake.lake.visibility import Commit, LedgerView
 from chainlake.stages import all_stages
 from tests.unit.docs_commands import json_fields
 
@@ -243,3 +246,16 @@ def test_a_message_names_ten_of_many_chains_and_counts_the_others() -> None:
     assert errors.some_of([]) == "none yet" and errors.some_of([], "none here") == "none here"
     assert errors.some_of({"b": 1, "a": 2}) == "a, b"
     assert errors.some_of(f"shard-{n:04}" for n in range(1024)).endswith(", shard-0008, shard-0009 and 1,014 more")
+
+
+def test_to_decode_again_each_chain_goes_back_to_before_its_own_first_block() -> None:
+    at = datetime(2026, 1, 31, tzinfo=timezone.utc)
+    starts = {"demo": -1, "mainnet": 17_999_999}
+    view = LedgerView(
+        Commit("gold.decoded", name, name, 1, number, "advance", first, first + 9, 1, at)
+        for number, (name, first) in enumerate(starts.items())
+    )
+    given = [build_parser().parse_args(shlex.split(line)[1:]) for line in decode_again(view)]
+    assert [(one.command, one.stage, one.chain, int(one.height)) for one in given] == [
+        ("rollback", "gold.decoded", name, first) for name, first in starts.items()
+    ]

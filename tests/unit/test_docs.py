@@ -9,11 +9,11 @@ import pytest
 from chainlake.cli.command_tree import read_commands
 from chainlake.cli.main import build_parser, main
 from chainlake.lake.ddl import load
-from chainlake.paths import project_root, tables_dir
+from chainlake.paths import PACKAGE, project_root, tables_dir
 from chainlake.replica.query import GroupHealth, Health, Read
 from chainlake.serve import cage, shards
 from chainlake.stages import all_stages
-from tests.unit.docs_commands import Shown, blocks, commands, documents
+from tests.unit.docs_commands import FENCE, Shown, blocks, commands, documents
 
 COMMANDS = commands()
 KNOWN = {command.name: command for command in read_commands(build_parser(), {})}
@@ -119,13 +119,13 @@ def test_python_in_documents_is_python(path: Path) -> None:
 
 
 @each_document
-def test_tables_and_stages_in_commands_and_sql_exist(path: Path) -> None:
+def test_tables_and_stages_in_code_exist(path: Path) -> None:
     if path.name == "adding-a-stage.md":
         pytest.skip("its example makes tables and stages of its own")
     known = {*load(tables_dir()), "control.visible", *(stage.name for stage in all_stages())}
     text = path.read_text(encoding="utf-8")
-    shown = [" ".join(shown.arguments) for shown in COMMANDS if shown.where.startswith(path.name)]
-    code = "\n".join([*(block for _, block in blocks(text, "sql")), *shown])
+    in_sentences = re.findall(r"`([^`\n]+)`", FENCE.sub("", text))
+    code = "\n".join([*(block for _, block in blocks(text, "", "sql", "python")), *in_sentences])
     assert set(re.findall(r"\b(?:raw|bronze|silver|gold|control)\.\w+", code)) <= known
 
 
@@ -133,6 +133,21 @@ def test_every_document_is_in_the_list_of_documents() -> None:
     listed = (project_root() / "docs" / "README.md").read_text()
     for path in (project_root() / "docs").glob("*.md"):
         assert path.name == "README.md" or f"({path.name})" in listed, path.name
+
+
+def test_the_readme_says_what_is_in_every_folder_and_file_of_the_library() -> None:
+    table = (project_root() / "README.md").read_text().partition("## What is where")[2].partition("\n## ")[0]
+    named = {name.rstrip("/").rpartition("/")[2] for name in re.findall(r"`([^`]+)`", table)}
+    library = (path for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file())
+    assert {path.name for path in library} - {"__init__.py"} <= named
+    assert {"bundles", "dashboards", "docs", "notebooks", "scripts", "tables", "tests"} <= named
+
+
+def test_environments_that_the_readme_makes_are_ignored() -> None:
+    """Else `make test` would look for style in their packages, and a deployment would send them to the workspace."""
+    made = re.findall(r"-m venv (\S+)", (project_root() / "README.md").read_text())
+    ignored = (project_root() / ".gitignore").read_text().splitlines()
+    assert made and {f"/{name}/" for name in made} <= set(ignored)
 
 
 def test_every_route_of_the_gateway_is_documented() -> None:

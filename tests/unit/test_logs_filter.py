@@ -1,13 +1,17 @@
 """Filters are read as geth 1.17 reads them, down to the words of its refusals."""
 
 from dataclasses import dataclass
+from pkgutil import resolve_name
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainlake.errors import BadInput
 from chainlake.logs.filter import Bounds, Limits, LogFilter, RpcError, match, parse_filter
+from chainlake.logs.functions import get_logs, where
 
 BOUNDS = Bounds(0, 54)
 ADDRESS = "0x" + "aB" * 20
@@ -280,3 +284,10 @@ def test_anything_is_read_or_refused_and_nothing_else(
         assert len(wanted.topics) <= 4 and all(len(one) == 32 for position in wanted.topics for one in position)
         assert all(len(one) == 20 for one in wanted.addresses)
         assert wanted.block_hash is not None or (wanted.from_block is not None and wanted.to_block is not None)
+
+
+def test_a_lake_without_files_is_told_what_filters_there() -> None:
+    workspace: Any = SimpleNamespace(catalog=SimpleNamespace(location=None))
+    with pytest.raises(BadInput) as raised:
+        get_logs(workspace, "main", {})
+    assert resolve_name(str(raised.value).split()[-1]) is where

@@ -15,6 +15,8 @@ ALL = sorted(notebooks_dir().rglob("*.ipynb"))
 LIBRARIES = {"chainlake", "mlflow", "pandas", "pyspark"}
 ELSEWHERE = ("dbutils", "display", "get_ipython", "spark", "sc")
 """Names that one place has and another has not."""
+LOCAL = {"LogIndex", "CageReader", "ShardReader", "bot.run", "rehearsal.run_and_die", "crash"}
+"""What needs the files of a local lake, or a process of its own beside this one."""
 OPERATE = {
     "status",
     "audit",
@@ -39,6 +41,11 @@ def code(path: Path) -> ast.Module:
     return ast.parse("\n".join(cells(path, "code")))
 
 
+def calls(tree: ast.AST) -> set[str]:
+    """What is called, as it is written."""
+    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+
+
 @each_notebook
 def test_the_first_cell_says_what_one_will_learn(path: Path) -> None:
     title, _, text = cells(path, "markdown")[0].partition("\n\n")
@@ -61,6 +68,13 @@ def test_code_is_the_same_everywhere(path: Path) -> None:
     assert {name.partition(".")[0] for name in imported} <= LIBRARIES | set(sys.stdlib_module_names)
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     assert not names & set(ELSEWHERE), "it would work in one place only"
+
+
+@each_notebook
+def test_what_a_local_lake_alone_can_do_is_left_out_elsewhere(path: Path) -> None:
+    tree = code(path)
+    asked = [node for node in ast.walk(tree) if isinstance(node, ast.If | ast.IfExp) and "location" in ast.unparse(node.test)]
+    assert calls(tree) & LOCAL <= {call for node in asked for call in calls(node)}
 
 
 @each_notebook

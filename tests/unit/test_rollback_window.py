@@ -40,5 +40,5 @@ def test_chains_whose_blocks_are_final_have_no_window() -> None:
 def test_no_force_goes_above_the_head_or_below_the_first_block() -> None:
     with pytest.raises(BadInput, match="the head is 5000"):
         check(5_001, force=True)
-    with pytest.raises(BadInput, match="it starts after -1"):
+    with pytest.raises(BadInput, match="it starts after -1: give -1 or more"):
         check(-2, force=True)

@@ -59,7 +59,8 @@ def test_a_program_that_reads_sees_lines_only(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("name", [None, "logs", "everything"])
 def test_a_run_ends_with_all_tasks_done(name: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Every task is tried twice, and those of jobs that a task runs are told, but not counted."""
+    """Every task is tried twice, and those of jobs that a task runs are told, but not counted. A terminal is told no orders of
+    strangers."""
     bars = []
 
     class Kept(TaskBar):
@@ -71,12 +72,14 @@ def test_a_run_ends_with_all_tasks_done(name: str | None, monkeypatch: pytest.Mo
         for task in job.tasks:  # type: ignore[attr-defined]
             for told, state in ((task.key, State.RUNNING), (f"{task.key}/x", State.SUCCESS), (task.key, State.RETRYING)):
                 on_event(TaskEvent(told, state))
-            on_event(TaskEvent(task.key, State.SUCCESS))
+            on_event(TaskEvent(task.key, State.SUCCESS, error="\x1b]0;from a chain"))
         return JobResult("x", "y", (), 0.0)
 
     monkeypatch.setattr(task_bar, "TaskBar", Kept)
     monkeypatch.setattr("chainlake.jobs.runner.run_job", run)
-    run_jobs(tmp_path, name, {}, io.StringIO())
+    out = io.StringIO()
+    run_jobs(tmp_path, name, {}, out)
+    assert "\x1b" not in out.getvalue() and "from a chain" in out.getvalue()
     bundle = load_bundle()
     total = sum(len(job.tasks) for job in (bundle.pipeline() if name is None else [bundle.job(name)]))
     assert bars[0].line() == f"{'█' * 24}  {total}/{total} tasks"

@@ -1,11 +1,16 @@
 """`lake events`: the declarations by which logs are decoded."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chainlake.cli.show import emit, emit_json, table
 from chainlake.encoding import from_hex, to_hex
 from chainlake.errors import BadInput
+
+if TYPE_CHECKING:
+    from chainlake.lake.visibility import LedgerView
+
+STAGE = "gold.decoded"
 
 
 def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
@@ -47,8 +52,15 @@ def _events(given: argparse.Namespace) -> int:
     change = registry.add if given.action == "add" else registry.remove
     event = change(lake.control, given.declaration, contract)
     emit(f"{'declared' if given.action == 'add' else 'removed'} {event.text}; logs to come are decoded by it")
-    emit("for those that are decoded already: lake rollback gold.decoded CHAIN 0 --why TEXT, then lake run logs")
+    for command in decode_again(lake.ledger.read([STAGE])):
+        emit(f"for those that are decoded already: {command}, then lake run logs")
     return 0
+
+
+def decode_again(view: "LedgerView") -> list[str]:
+    """The rollback that each chain needs, to before its own first block."""
+    first = {chain: view.of(STAGE, chain).first_height() for chain in view.chains([STAGE])}
+    return [f"lake rollback {STAGE} {chain} {height} --why TEXT" for chain, height in first.items() if height is not None]
 
 
 def _contract(text: str | None) -> bytes | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from chainlake.cli.data import SIZE_HELP, known_chain, known_stage, parse_options
-from chainlake.cli.show import emit, emit_json, seconds, table
+from chainlake.cli.show import emit, emit_json, printable, seconds, table
 from chainlake.errors import BadInput, CheckFailed
 
 MOST_MEASURED = 10**10
@@ -70,7 +70,7 @@ def run_jobs(home: Path, name: str | None, params: dict[str, str], out: TextIO |
 
             def tell(event: TaskEvent, job_name: str = job.name) -> None:
                 took = f" {seconds(event.seconds)}" if event.seconds else ""
-                line = f"{job_name}: {event.task} {event.state.value}{took}{': ' + event.error if event.error else ''}"
+                line = printable(f"{job_name}: {event.task} {event.state.value}{took}{': ' + event.error if event.error else ''}")
                 bar.write(line, out or sys.stdout)
                 if event.state is State.RUNNING:
                     bar.started(event.task)

@@ -73,7 +73,7 @@ def _check(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int
     if height > head.height:
         raise BadInput(f"cannot roll {stage.name} {chain} back to {height}: the head is {head.height}")
     if height < first:
-        raise BadInput(f"cannot roll {stage.name} {chain} back to {height}: it starts after {first}")
+        raise BadInput(f"cannot roll {stage.name} {chain} back to {height}: it starts after {first}: give {first} or more")
     kind = lake.chain(chain).kind
     window = rollback_window(kind, lake.chain(chain).options) if kind in FORMATS else 0
     if window and head.height - height > window and not force:

@@ -68,7 +68,8 @@ def register(lake: "Lake") -> None:
 
 def _home(lake: "Lake") -> Path:
     if lake.catalog.location is None:
-        raise BadInput("the index is read from files of a local lake: here, filter bronze.evm_logs with chainlake.logs.where")
+        instead = "filter bronze.evm_logs with chainlake.logs.functions.where"
+        raise BadInput(f"the index is read from files of a local lake: here, {instead}")
     return lake.catalog.location.parent
 
 
