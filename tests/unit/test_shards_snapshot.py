@@ -38,9 +38,7 @@ def written(shard: Shard, size: int = 400) -> bytes:
     header, _ = snapshot.make(shard, "metadata-shard-0000000000000000", None, [])
     chunks = list(snapshot.chunks_of(shard.streams.values(), shard.registry, size))
     sizes = tuple(snapshot.Chunk(len(one), hashlib.sha256(one).digest()) for one in chunks)
-    out = io.BytesIO()
-    snapshot.write(out, replace(header, chunks=sizes), chunks)
-    return out.getvalue()
+    return b"".join(snapshot.pieces_of(replace(header, chunks=sizes), chunks))
 
 
 @pytest.mark.parametrize("mode", ["tree", "placeholder"])
@@ -110,9 +108,7 @@ def test_a_height_that_no_root_covers_is_under_the_hash_of_its_chunk() -> None:
 def resealed(header: snapshot.Header, chunks: list[bytes], **changed: object) -> bytes:
     """A file whose hashes all fit, although its header or chunks are not what was exported."""
     sizes = tuple(snapshot.Chunk(len(one), hashlib.sha256(one).digest()) for one in chunks)
-    out = io.BytesIO()
-    snapshot.write(out, replace(header, **{"chunks": sizes, **changed}), chunks)  # type: ignore[arg-type]
-    return out.getvalue()
+    return b"".join(snapshot.pieces_of(replace(header, **{"chunks": sizes, **changed}), chunks))  # type: ignore[arg-type]
 
 
 def test_a_forger_who_mends_the_hashes_is_found_by_what_contradicts_itself() -> None:

@@ -220,12 +220,6 @@ def pieces_of(header: Header, chunks: Iterable[bytes]) -> Iterator[bytes]:
     yield from chunks
 
 
-def write(out: BinaryIO, header: Header, chunks: Iterable[bytes]) -> None:
-    """The file."""
-    for piece in pieces_of(header, chunks):
-        out.write(piece)
-
-
 def read(source: BinaryIO, watch: Watch = iter) -> tuple[Header, Shard]:
     """The shard that a file holds, checked: `BadInput` for what is no snapshot, `CheckFailed` for one that contradicts itself.
     `watch` sees the chunks go by."""
