@@ -231,6 +231,16 @@ def test_no_path_and_no_bytes_end_the_application(path: str, data: bytes, height
     assert messages(application.answer(Method.PREPARE_PROPOSAL, field_int(1, 99) + sent), 1) in ([], [data])
 
 
+def test_a_shard_without_streams_offers_no_snapshot() -> None:
+    """It would have no chunks, and a node that tells others of such a snapshot is dropped by them."""
+    application = Application(Shard(REGISTRY), snapshot_every=1)
+    for height, sent in ((1, []), (2, [created("a")])):
+        application.answer(Method.FINALIZE_BLOCK, finalize(height, sent))
+        application.answer(Method.COMMIT, b"")
+        listed = messages(application.answer(Method.LIST_SNAPSHOTS, b""), 1)
+        assert [number(one, 3) for one in listed] == [1] * len(sent)
+
+
 def test_a_snapshot_carries_a_shard_to_an_empty_validator() -> None:
     chain = conflicting_blocks(2, 8, transactions=15)
     giver, taker = Application(Shard(REGISTRY), snapshot_every=2), Application(Shard(REGISTRY), chain_id="c")

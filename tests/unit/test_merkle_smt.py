@@ -19,7 +19,7 @@ from chainlake.merkle.ics23 import SMT_SPEC, ExistenceProof, HashOp, InnerOp, Le
 from chainlake.merkle.ics23_verify import check_existence
 from chainlake.merkle.smt import EMPTY, Proof, leaf_hash, path_of, prove, root, step, verify
 from chainlake.merkle.smt_fold import Folded, Tree, Update, combine, fold, fold_part
-from chainlake.merkle.smt_nodes import Node, parents, path_digits
+from chainlake.merkle.smt_nodes import Node, path_digits
 from chainlake.merkle.smt_prove import prove_stored
 
 Items = dict[bytes, bytes]
@@ -92,6 +92,14 @@ def tree_table(items: Items, digits: int = 2) -> Table:
     table = Table()
     table.add(fold([], updates_of([dict(items)]), digits).nodes)
     return table
+
+
+def parents(paths: Iterable[str], digits: int, deepest: int) -> set[str]:
+    """The prefixes below which rows are needed to change these paths, in parts of so many digits.
+
+    `deepest` is the length of the longest prefix in the stored tree: below it nothing is stored.
+    """
+    return {path[:depth] for path in paths for depth in range(digits, max(deepest, digits))}
 
 
 def fold_in_parts(table: Table, updates: Sequence[Update], digits: int) -> Folded:

@@ -11,6 +11,7 @@ from chainlake.errors import BadInput, BrokenPromise
 from chainlake.shards.nodes import check_past, holds_from
 from chainlake.shards.registry import NodeRecord
 from chainlake.shards.results_file import read_results
+from chainlake.sources import comet
 
 RESULTS = [{"height": str(height), "txs_results": None, "app_hash": ""} for height in range(1, 6)]
 
@@ -34,6 +35,14 @@ def test_results_that_cannot_be_read_are_refused_in_one_line(tmp_path: Path, tex
         read_results(str(path), 0, 10)
     with pytest.raises(BadInput, match="check the option results"):
         read_results(str(tmp_path / "missing.jsonl"), 0, 10)
+
+
+def test_results_in_one_document_have_a_size_limit_with_its_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps(RESULTS))
+    monkeypatch.setattr(comet, "MAX_DOCUMENT", 100)
+    with pytest.raises(BadInput, match="more than 100 bytes: write one answer a line"):
+        read_results(str(path), 0, 10)
 
 
 def test_a_registry_may_grow_but_not_change_what_was_processed() -> None:

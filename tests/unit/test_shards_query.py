@@ -23,6 +23,7 @@ from chainlake.shards.codes import Refused
 from chainlake.shards.placement import chain_id_of, shard_of
 from chainlake.shards.query import Page, answer, count_streams, get_stream, list_streams, read_page
 from chainlake.shards.reader import ShardReader, ShardView
+from chainlake.shards.registry import NodeRegistry
 from chainlake.shards.state import metadata_of, value_of
 from tests.unit.shards_lake import ShardsLake
 from tests.unit.shards_making import NODES, REGISTRY, space
@@ -127,6 +128,18 @@ def test_queries_answer_lists_counts_and_streams(lake: ShardsLake, reader: Shard
     assert count_streams(view, b"\x77" * 20) == 0
     early = ShardView(reader, 1)
     assert count_streams(early) == len(lake.states[1]) < len(ordered)
+
+
+def test_a_page_asks_for_the_nodes_once(reader: ShardReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read from files: for each of 10,000 streams that would take longer than the streams."""
+    asked: list[int | None] = []
+
+    def registry(self: ShardReader, height: int | None = None) -> NodeRegistry:
+        asked.append(height)
+        return REGISTRY
+
+    monkeypatch.setattr(ShardReader, "registry", registry)
+    assert len(list_streams(ShardView(reader)).streams) > 10 and asked == [12]
 
 
 def test_answers_are_those_of_the_protocol(lake: ShardsLake, reader: ShardReader) -> None:

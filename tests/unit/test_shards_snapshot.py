@@ -7,19 +7,24 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from chainlake.demo import comet
 from chainlake.encoding import to_hex
 from chainlake.errors import BadInput, CheckFailed, LakeError
+from chainlake.lake.visibility import Head
 from chainlake.shards import snapshot
-from chainlake.shards.importing import check_options
+from chainlake.shards.importing import check_options, refuse_known
 from chainlake.shards.machine import Shard
+from chainlake.shards.nodes import SNAPSHOT
 from chainlake.sources.wire import to_varint, varint
 from tests.unit.shards_making import REGISTRY, conflicting_blocks
 
 CHAIN = conflicting_blocks(11, 10, transactions=20)
+RESULT = {"tx_index": 0, "code": 0, "log": "OK", "message": "", "events": []}
 
 
 def made(height: int = 7, mode: str = "tree") -> Shard:
@@ -33,9 +38,7 @@ def written(shard: Shard, size: int = 400) -> bytes:
     header, _ = snapshot.make(shard, "metadata-shard-0000000000000000", None, [])
     chunks = list(snapshot.chunks_of(shard.streams.values(), shard.registry, size))
     sizes = tuple(snapshot.Chunk(len(one), hashlib.sha256(one).digest()) for one in chunks)
-    out = io.BytesIO()
-    snapshot.write(out, replace(header, chunks=sizes), chunks)
-    return out.getvalue()
+    return b"".join(snapshot.pieces_of(replace(header, chunks=sizes), chunks))
 
 
 @pytest.mark.parametrize("mode", ["tree", "placeholder"])
@@ -105,9 +108,7 @@ def test_a_height_that_no_root_covers_is_under_the_hash_of_its_chunk() -> None:
 def resealed(header: snapshot.Header, chunks: list[bytes], **changed: object) -> bytes:
     """A file whose hashes all fit, although its header or chunks are not what was exported."""
     sizes = tuple(snapshot.Chunk(len(one), hashlib.sha256(one).digest()) for one in chunks)
-    out = io.BytesIO()
-    snapshot.write(out, replace(header, **{"chunks": sizes, **changed}), chunks)  # type: ignore[arg-type]
-    return out.getvalue()
+    return b"".join(snapshot.pieces_of(replace(header, **{"chunks": sizes, **changed}), chunks))  # type: ignore[arg-type]
 
 
 def test_a_forger_who_mends_the_hashes_is_found_by_what_contradicts_itself() -> None:
@@ -126,6 +127,8 @@ def test_a_forger_who_mends_the_hashes_is_found_by_what_contradicts_itself() -> 
         ([chunk[: first - 1] + b"\x08" + chunk[first:]], {}, "changed after block 7"),
         ([chunk[:-1]], {}, "in the middle of a number"),
         ([chunk], {"results": [{"tx_index": 0}]}, "cannot be read"),
+        ([chunk], {"results": [{**RESULT, "tx_index": False}], "block": {}}, "cannot be read"),
+        ([chunk], {"results": [{**RESULT, "code": 0.0}], "block": {}}, "cannot be read"),
         ([chunk], {"block": []}, "not as it is written"),
     ]
     for chunks, changed, why in forged:
@@ -134,6 +137,27 @@ def test_a_forger_who_mends_the_hashes_is_found_by_what_contradicts_itself() -> 
     deep = header.to_bytes().replace(b'"block":null', b'"block":' + b"[" * 300 + b"]" * 300)
     with pytest.raises(BadInput, match="cannot be read"):
         snapshot.parse_header(deep)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"stream_id": b"\x10"}, "stream_id must be 32 bytes"),
+        ({"stream_id": b"\x11" * 32}, "has no stream's id"),
+        ({"nodes": (10, 10)}, "a node twice"),
+        ({"nodes": ()}, "nodes required"),
+        ({"replication_factor": (1 << 32) - 1}, "cannot exceed number of nodes"),
+        ({"last_miniblock_num": -1}, "must be >= 0"),
+    ],
+)
+def test_a_snapshot_of_streams_that_no_block_could_make_is_refused_though_its_root_is_right(
+    changed: dict[str, Any], why: str
+) -> None:
+    """Tables have no room for some of them, and others would break their keys."""
+    good = next(iter(made().streams.values()))
+    header, chunks = snapshot.make(Shard(REGISTRY, height=7, streams=[good._replace(**changed)]), "c", None, [])
+    with pytest.raises(CheckFailed, match=why):
+        snapshot.restore(header, chunks)
 
 
 def test_the_block_of_a_snapshot_is_of_its_chain_and_height_with_all_results() -> None:
@@ -150,6 +174,9 @@ def test_the_block_of_a_snapshot_is_of_its_chain_and_height_with_all_results() -
     for other in (replace(header, height=2), replace(header, chain_id="x"), replace(header, results=results[1:])):
         with pytest.raises(CheckFailed, match="do not use it"):
             snapshot.check_block(other)
+    wrapped = {"result": block, "block": {"header": {"chain_id": "another"}}}
+    assert snapshot.check_block(replace(header, block=wrapped)).payload == snapshot.check_block(header).payload
+    assert snapshot.check_block(replace(header, block={"result": block})).height == 1
     with pytest.raises(BadInput, match="has no block"):
         snapshot.check_block(replace(header, block=None))
 
@@ -170,3 +197,33 @@ def test_options_that_contradict_a_snapshot_are_refused_before_anything_is_writt
         file.write_text("\n".join(bad), encoding="utf-8")
         with pytest.raises(CheckFailed, match="must be that of the snapshot"):
             check_options(header, {"registry": str(file)})
+
+
+def test_only_an_interrupted_import_of_the_same_snapshot_may_be_run_again() -> None:
+    shard = Shard(REGISTRY)
+    block = next(comet.linked([[]], shard, 0, random.Random(1)))
+    header, _ = snapshot.make(shard, block["block"]["header"]["chain_id"], block, [])
+    raw = snapshot.check_block(header)
+
+    def refuse(begun: bool, **held: Head) -> None:
+        heads = {f"{stage}.shards": head for stage, head in held.items()}
+        read = lambda stages: SimpleNamespace(of=lambda stage, _: SimpleNamespace(head=lambda: heads.get(stage)))  # noqa: E731
+        chains = {"c": SimpleNamespace(options={SNAPSHOT: "1"} if begun else {})}
+        known = SimpleNamespace(all=lambda: chains)
+        lake: Any = SimpleNamespace(ledger=SimpleNamespace(read=read), chains=known, chain=chains.__getitem__)
+        refuse_known(lake, "c", header, raw)
+
+    ours, with_root = Head(1, raw.hash, 1, {}), Head(1, raw.hash, 1, {"state": header.state_root})
+    refuse(True)
+    refuse(True, raw=ours)
+    refuse(True, raw=ours, silver=with_root)
+    others: list[dict[str, Head]] = [
+        {"raw": Head(2, raw.hash, 1, {})},
+        {"raw": Head(1, b"\x01" * 32, 1, {})},
+        {"raw": ours, "silver": Head(1, raw.hash, 1, {"state": b"\x01" * 32})},
+    ]
+    for held in others:
+        with pytest.raises(BadInput, match="import under another name"):
+            refuse(True, **held)
+    with pytest.raises(BadInput, match="import under another name"):
+        refuse(False, raw=ours)

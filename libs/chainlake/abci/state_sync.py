@@ -24,8 +24,9 @@ class StateSync:
         self._chunks: dict[int, bytes] = {}
 
     def committed(self, shard: Shard) -> None:
-        """A block was committed: take a snapshot if it is time."""
-        if self._every and shard.height is not None and shard.height % self._every == 0:
+        """A block was committed: take a snapshot if it is time. Without streams it would have no chunks, and a node
+        that tells of such a one is dropped by its peers."""
+        if self._every and shard.streams and shard.height is not None and shard.height % self._every == 0:
             self._taken[shard.height] = make(shard, self.chain_id, None, [])
             while len(self._taken) > KEPT:
                 self._taken.popitem(last=False)

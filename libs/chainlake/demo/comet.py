@@ -19,6 +19,7 @@ import xxhash
 
 from chainlake.demo import write_pieces
 from chainlake.shards.machine import Shard as Machine
+from chainlake.shards.placement import chain_id_of
 from chainlake.shards.registry import NodeRecord, NodeRegistry
 from chainlake.sources.wire import field_bytes, field_int
 
@@ -165,7 +166,7 @@ def _header(shard: int, height: int, last: Json, transactions: list[bytes], rng:
     time = START + timedelta(seconds=height, microseconds=rng.randrange(10**6))
     return {
         "version": {"block": "11"},
-        "chain_id": f"metadata-shard-{shard:016x}",
+        "chain_id": chain_id_of(shard),
         "height": str(height),
         "time": time.strftime("%Y-%m-%dT%H:%M:%S.%f") + f"{rng.randrange(1, 1000):03d}Z",
         "last_block_id": last,

@@ -42,14 +42,6 @@ def path_digits(key: bytes) -> str:
     return sha256(key).hexdigest()
 
 
-def parents(paths: Iterable[str], digits: int, deepest: int) -> set[str]:
-    """The prefixes below which rows are needed to change these paths, in parts of so many digits.
-
-    `deepest` is the length of the longest prefix in the stored tree: below it nothing is stored.
-    """
-    return {path[:depth] for path in paths for depth in range(digits, max(deepest, digits))}
-
-
 def empty(block: int, prefix: str) -> Node:
     """The row that says that a subtree holds nothing any more."""
     return Node(block, prefix, 0, EMPTY)

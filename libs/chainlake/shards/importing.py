@@ -47,7 +47,7 @@ def import_snapshot(
         raise CheckFailed(f"the snapshot has root 0x{header.state_root.hex()}, expected is 0x{root.hex()}: do not use it")
     block = check_block(header)
     check_options(header, options)
-    _refuse_known(lake, chain, header)
+    refuse_known(lake, chain, header, block)
     made = lake.add_chain(chain, "comet", source, options)
     mode = {"app_hash": header.mode, SNAPSHOT: str(header.height)}
     lake.chains.add(replace(made, options={**made.options, **mode}))
@@ -74,12 +74,15 @@ def check_options(header: Header, options: Mapping[str, str]) -> None:
             )
 
 
-def _refuse_known(lake: "Lake", chain: str, header: Header) -> None:
+def refuse_known(lake: "Lake", chain: str, header: Header, block: RawBlock) -> None:
     """A chain that has blocks stays what it is, unless they are an import of this snapshot that was interrupted."""
     for stage in ("raw.shards", "silver.shards"):
         head = lake.ledger.read([stage]).of(stage, chain).head()
         begun = chain in lake.chains.all() and lake.chain(chain).options.get(SNAPSHOT) == str(header.height)
-        if head is not None and not (begun and head.height == header.height):
+        if head is None:
+            continue
+        same = (head.height, head.block_hash, head.roots.get("state", header.state_root))
+        if not begun or same != (header.height, block.hash, header.state_root):
             raise BadInput(f"{chain} has blocks up to {head.height} already: import under another name")
 
 

@@ -83,8 +83,8 @@ def list_streams(view: View, page: Page | None = None, node: bytes | None = None
     """Streams by id, of the shard or of one node."""
     page = page or Page()
     found = _of_node(view, node)
-    part = found[page.offset : page.offset + page.limit]
-    return StreamList([metadata_of(one, view.registry) for one in part], page, len(found), node)
+    part, registry = found[page.offset : page.offset + page.limit], view.registry
+    return StreamList([metadata_of(one, registry) for one in part], page, len(found), node)
 
 
 def count_streams(view: View, node: bytes | None = None) -> int:

@@ -8,7 +8,7 @@ import orjson
 from chainlake.errors import BadInput
 from chainlake.shards.compare import parse_block_results
 from chainlake.sources import files
-from chainlake.sources.comet import MAX_DOCUMENT, is_document
+from chainlake.sources.comet import document_text, is_document
 from chainlake.sources.json_text import documents, parse, utf8
 
 
@@ -28,10 +28,10 @@ def read_results(path: str, low: int, high: int) -> dict[int, str]:
 
 
 def _values(path: str) -> Iterator[Any]:
+    if is_document(path):
+        yield from documents(document_text(path))
+        return
     with files.open_stream(path) as stream:
-        if is_document(path):
-            yield from documents(utf8(stream.read(MAX_DOCUMENT)))
-            return
         for line in iter(lambda: stream.readline(files.MAX_LINE), b""):
             if not line.isspace():
                 yield parse(utf8(line))

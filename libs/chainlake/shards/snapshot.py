@@ -21,11 +21,14 @@ import orjson
 
 from chainlake.encoding import from_hex, short, to_hex
 from chainlake.errors import BadInput, CheckFailed
+from chainlake.shards.checks import check
 from chainlake.shards.codec import decode_stream, encode_stream
-from chainlake.shards.codes import Code
+from chainlake.shards.codes import Code, Refused
 from chainlake.shards.machine import Shard
+from chainlake.shards.placement import is_well_formed
 from chainlake.shards.registry import MAX_HEIGHT, NodeRecord, NodeRegistry, parse_record
 from chainlake.shards.state import PLACEHOLDER, TREE, StreamState, metadata_of
+from chainlake.shards.transactions import CreateStreamTx, StreamMetadata
 from chainlake.sources.base import RawBlock
 from chainlake.sources.comet import parse_block
 from chainlake.sources.wire import to_varint, varint
@@ -136,7 +139,7 @@ def check_block(header: Header) -> RawBlock:
     if header.block is None:
         raise BadInput("the snapshot has no block, so nothing could follow it: make it with lake snapshot export")
     block = parse_block(header.block, "snapshot", 0)
-    chain_id = str(header.block["block"]["header"].get("chain_id", ""))
+    chain_id = str(orjson.loads(block.payload)["block"]["header"].get("chain_id", ""))
     told = (block.height, chain_id, len(block.transactions))
     if told != (header.height, header.chain_id, len(header.results)):
         raise CheckFailed(
@@ -162,7 +165,8 @@ def chunks_of(streams: Iterable[StreamState], registry: NodeRegistry, size: int 
 
 
 def read_chunk(chunk: bytes, registry: NodeRegistry) -> Iterator[StreamState]:
-    """The streams of a chunk. Each has one form only, and is on nodes that were registered when it was last changed."""
+    """The streams of a chunk. Each has one form only, is such as the rules could make it, and is on nodes that were registered
+    when it was last changed."""
     position = 0
     while position < len(chunk):
         size, position = varint(chunk, position)
@@ -175,8 +179,19 @@ def read_chunk(chunk: bytes, registry: NodeRegistry) -> Iterator[StreamState]:
             raise CheckFailed(f"stream {short(value.stream_id)} of the snapshot is on a node that its registry does not have")
         if encode_stream(value) != data:
             raise CheckFailed(f"stream {short(value.stream_id)} of the snapshot is not in its canonical form: do not use it")
+        _check_stream(value)
         last = (value.stream_id, value.last_miniblock_hash, value.last_miniblock_num)
         yield StreamState(*last, nodes, value.replication_factor, value.sealed, created, updated)
+
+
+def _check_stream(value: StreamMetadata) -> None:
+    """What holds of a stream since its creation, whatever became of it."""
+    try:
+        check(CreateStreamTx(value))
+    except Refused as refused:
+        raise CheckFailed(f"stream {short(value.stream_id)} of the snapshot breaks a rule ({refused}): do not use it") from None
+    if not is_well_formed(value.stream_id) or len(set(value.nodes)) < len(value.nodes):
+        raise CheckFailed(f"stream {short(value.stream_id)} of the snapshot has no stream's id, or a node twice: do not use it")
 
 
 def make(shard: Shard, chain_id: str, block: dict[str, Any] | None, results: list[dict[str, Any]]) -> tuple[Header, list[bytes]]:
@@ -203,12 +218,6 @@ def pieces_of(header: Header, chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The file, piece by piece."""
     yield MAGIC + header.to_bytes() + b"\n" + header.hash.hex().encode() + b"\n"
     yield from chunks
-
-
-def write(out: BinaryIO, header: Header, chunks: Iterable[bytes]) -> None:
-    """The file."""
-    for piece in pieces_of(header, chunks):
-        out.write(piece)
 
 
 def read(source: BinaryIO, watch: Watch = iter) -> tuple[Header, Shard]:
@@ -270,7 +279,9 @@ def check_chunk(header: Header, number: int, chunk: bytes) -> None:
 
 def _result(index: int, value: Any) -> dict[str, Any]:
     """The result of the transaction with this index, as `lake snapshot export` writes it."""
-    if value["tx_index"] != index or value["log"] != Code(value["code"]).name or type(value["code"]) is not int:
+    if {type(value["tx_index"]), type(value["code"])} != {int} or value["tx_index"] != index:
+        raise ValueError(value)
+    if value["log"] != Code(value["code"]).name:
         raise ValueError(value)
     for event in value["events"]:
         pairs = [text for key, text in event["attributes"] for text in (key, text)]

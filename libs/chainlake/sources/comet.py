@@ -88,7 +88,7 @@ def _document_bounds(path: str, held: int | None) -> Iterator[int]:
     yield first
     position = 0
     try:
-        for position, _ in enumerate(documents(_text(path)), start=1):
+        for position, _ in enumerate(documents(document_text(path)), start=1):
             if position > first:
                 yield position
     except (BadInput, *files.UNREADABLE):
@@ -98,7 +98,7 @@ def _document_bounds(path: str, held: int | None) -> Iterator[int]:
 def _read_documents(split: Split) -> Iterator[RawBlock | BadBlock]:
     position = taken = 0
     try:
-        for position, value in enumerate(documents(_text(split.source))):
+        for position, value in enumerate(documents(document_text(split.source))):
             if position >= split.end or taken >= split.max_blocks:
                 return
             if position >= split.start:
@@ -108,11 +108,12 @@ def _read_documents(split: Split) -> Iterator[RawBlock | BadBlock]:
         yield BadBlock(split.source, split.start + taken, files.reason_of(error))
 
 
-def _text(path: str) -> str:
+def document_text(path: str) -> str:
+    """A file that is read as a whole."""
     with files.open_stream(path) as stream:
         data = stream.read(MAX_DOCUMENT + 1)
     if len(data) > MAX_DOCUMENT:
-        raise BadInput(f"the file is one JSON text of more than {MAX_DOCUMENT} bytes: write one block a line (.jsonl)")
+        raise BadInput(f"the file is one JSON text of more than {MAX_DOCUMENT} bytes: write one answer a line (.jsonl)")
     return utf8(data)
 
 
