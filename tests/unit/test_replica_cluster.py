@@ -90,6 +90,7 @@ def test_texts_may_hold_any_character_that_has_bytes(tmp_path: Path) -> None:
         (["propose", "shop", "[]"], "a command is a JSON object"),
         (["propose", "shop", "{"], "not JSON"),
         (["propose", "shop", '{"type":"Blank"}'], "say in which group"),
+        (["propose", "shop", '{"type":"Insert","table_id":"a.b","user_id":"\\ud800","rows":[]}'], "half of a surrogate pair"),
         (["propose", "shop", '{"type":"Blank"}', "--group", "data:user:99"], "is not a group"),
         (["isolate", "shop", "z"], "shop has no replica 'z': there are a, b"),
         (["crash", "shop", "z"], "shop has no replica 'z': there are a, b"),
@@ -98,6 +99,9 @@ def test_texts_may_hold_any_character_that_has_bytes(tmp_path: Path) -> None:
         (["deliver", "shop", "--most", "0"], "at least 1"),
         (["deliver", "shop", "--only", "data:user:99"], "is not a group"),
         (["migrate", "shop"], "united already"),
+        (["start", "shop"], "shop exists already"),
+        (["start", "other", "--replicas", "a,a"], "different names of letters and digits are expected"),
+        (["start", "other", "--replicas", "log"], "different names of letters and digits are expected"),
         (["health"], "there is no lake in"),
     ],
 )
