@@ -8,7 +8,7 @@ from chainlake.errors import BadInput, BrokenPromise
 from chainlake.replica.entries import Entry, read_entry
 from chainlake.replica.groups import GROUP_IDS, GROUPS, META, SHARED, group_of
 from chainlake.replica.leader import Leader, route
-from chainlake.replica.migrate import check_flag, snapshot_entry, unite
+from chainlake.replica.migrate import check_flag, snapshot_entry, starts_unified, unite
 from chainlake.replica.replica import Replica, perfect
 from chainlake.replica.rules import row_key
 
@@ -356,13 +356,30 @@ def test_commands_have_one_place() -> None:
 
 
 def test_the_flag_goes_one_way() -> None:
-    check_flag(was=False, wanted=True)
-    with pytest.raises(BadInput, match="cannot go back to false"):
-        check_flag(was=True, wanted=False)
+    check_flag("c", was=False, wanted=True)
+    with pytest.raises(BrokenPromise, match="c: unified_meta cannot go back to false"):
+        check_flag("c", was=True, wanted=False)
     with pytest.raises(BadInput, match="united already"):
         unite(Replica())
     with pytest.raises(BadInput, match="empty"):
         unite(Replica(unified=False))
+
+
+@pytest.mark.parametrize(
+    ("flag", "groups", "expected"),
+    [
+        (True, (), True),
+        (True, ("data:user:00", META), True),
+        (False, (), False),
+        (False, ("data:user:00",), False),
+        (True, ("meta:users",), False),
+        (True, ("meta:users", META), False),
+    ],
+)
+def test_the_logs_of_a_replica_decide_how_it_started_and_the_option_for_a_new_one(
+    flag: bool, groups: tuple[str, ...], expected: bool
+) -> None:
+    assert starts_unified(flag, groups) is expected
 
 
 def test_a_leader_without_meta_has_nothing_to_stamp_with() -> None:

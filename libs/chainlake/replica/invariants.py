@@ -8,7 +8,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from chainlake.errors import BrokenPromise
-from chainlake.replica.entries import read_payload
+from chainlake.replica.entries import Entry, read_payload
+from chainlake.replica.migrate import starts_unified
 from chainlake.replica.replica import Replica
 from chainlake.replica.rules import shown_key
 
@@ -81,14 +82,15 @@ def _computed_again(lake: "Lake", chain: str, head: int) -> list[str]:
     entries = lake.table("raw.transactions", chain=chain, height=head).select("height", "tx_index", "payload")
     if entries.count() > COMPUTED_AGAIN:
         return []
-    deliveries: dict[int, list[bytes]] = {}
+    deliveries: dict[int, list[Entry]] = {}
     for height, _, payload in sorted(entries.collect()):
-        deliveries.setdefault(height, []).append(bytes(payload))
-    replica = Replica(lake.chain(chain).options.get("unified_meta", "true") == "true")
+        deliveries.setdefault(height, []).append(read_payload(bytes(payload)))
+    flag = lake.chain(chain).options.get("unified_meta", "true") == "true"
+    replica = Replica(starts_unified(flag, (entry.group for given in deliveries.values() for entry in given)))
     try:
         for height in sorted(deliveries):
             replica.delivery = height - 1
-            replica.deliver([read_payload(payload) for payload in deliveries[height]])
+            replica.deliver(deliveries[height])
     except BrokenPromise as error:
         return [f"{chain}: {error}, but it was taken"]
     return _differences(lake, chain, replica)
