@@ -159,7 +159,7 @@ def test_three_replicas_one_isolated_and_killed_while_entries_wait(
     assert full_lake.table("silver.data_rows", chain=names[2], height=4).count() == 0, "visible only with the Meta it needs"
 
 
-@pytest.mark.parametrize("fault", ["gap", "term", "unknown"])
+@pytest.mark.parametrize("fault", ["gap", "term", "command", "unknown"])
 def test_logs_that_contradict_themselves_stop_the_replica_before_them(
     full_lake: Lake, chain: str, tmp_path: Path, fault: str
 ) -> None:
@@ -168,6 +168,7 @@ def test_logs_that_contradict_themselves_stop_the_replica_before_them(
     wrong, stage, message = {
         "gap": (meta[3]._replace(log_index=9), "silver.replica", "delivery 3: meta 9 came where 4 is expected"),
         "term": (data._replace(log_term=2), "silver.replica", "delivery 3: data:user:00 1 came again with term 2 in place of 1"),
+        "command": (data._replace(command={**data.command, "rows": []}), "silver.replica", "1 came again with another command"),
         "unknown": (meta[3]._replace(command={"type": "Fly"}), "bronze.replica", "entry 0 of delivery 3: 'Fly' is not a kind"),
     }[fault]
     given = [[*meta[:2], data], [meta[0], data, meta[2]], [wrong], [meta[3]]]

@@ -11,6 +11,7 @@ from chainlake.replica.leader import Leader, route
 from chainlake.replica.migrate import check_flag, snapshot_entry, starts_unified, unite
 from chainlake.replica.replica import Replica, perfect
 from chainlake.replica.rules import row_key
+from tests.unit.replica_batches import Tables
 
 COLUMNS = ["id", "name"]
 
@@ -204,6 +205,18 @@ def test_a_command_stamped_before_the_snapshot_that_a_log_starts_with_finds_what
             installed.deliver(delivery)
         assert result_of(installed, early) == (1, None) and installed.visible_rows() == whole.visible_rows()
         assert result_of(installed, too_early) == (0, "table not found"), "it was created later"
+
+
+def test_entries_that_stand_before_the_snapshot_that_a_log_starts_with_are_passed_over() -> None:
+    meta = proposed(*SETUP)
+    whole = perfect(meta)
+    given = [[snapshot_entry(list(whole.meta.objects.values()), 5, 1)], [meta[0], Entry(META, 6, 1, ALICE)]]
+    installed, tables = Replica(), Tables()
+    for delivery in given:
+        installed.deliver(delivery)
+    assert installed.meta_index == 6 and installed.meta.objects == whole.meta.objects
+    tables.fold(given)
+    tables.compare(installed, 2)
 
 
 def test_a_replica_of_the_old_logs_keeps_stamped_commands_until_the_snapshot_comes() -> None:

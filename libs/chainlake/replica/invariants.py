@@ -48,6 +48,7 @@ def _lost(lake: "Lake", chain: str, head: int) -> list[str]:
     """Commands with neither a result nor a place among those that wait."""
     commands = lake.table("bronze.commands", chain=chain, height=head).filter("type NOT IN ('Blank', 'Membership')")
     keys = ["group_name", "log_index"]
+    commands = commands.join(_starts(commands), "group_name").filter("log_index >= start")
     results = lake.table("silver.command_results", chain=chain).select(*keys)
     pending = lake.table("silver.pending_commands", chain=chain).select(*keys)
     wrong = {
@@ -60,6 +61,13 @@ def _lost(lake: "Lake", chain: str, head: int) -> list[str]:
         for what, frame in wrong.items()
         for group, index in frame.select(*keys).limit(MOST).collect()
     ]
+
+
+def _starts(commands: DataFrame) -> DataFrame:
+    """Where each log starts: at 1, or at the Snapshot that came first, which holds what stands before it."""
+    first = F.min_by(F.struct("type", "log_index"), F.struct("height", "tx_index")).alias("first")
+    start = F.when(F.col("first.type") == "Snapshot", F.col("first.log_index")).otherwise(1).alias("start")
+    return commands.groupBy("group_name").agg(first).select("group_name", start)
 
 
 def _not_pending(lake: "Lake", chain: str) -> list[str]:
