@@ -63,6 +63,8 @@ def test_the_leader_stamps_every_data_command_with_its_meta_index() -> None:
     assert [entry.required for entry in proposed(*commands, leader=leader)] == [4, 4, 4]
     leader.propose({"type": "Blank"}, META)
     assert leader.propose(insert("alice", 2)).required == 5
+    stamps = [leader.propose({**insert("alice", 3), "required_meta_index": stamp}).required for stamp in (0, 4, 7)]
+    assert stamps == [5, 5, 7], "a stamp may ask for more, never for less"
 
 
 def test_a_later_entry_never_overtakes_one_that_waits() -> None:
@@ -326,6 +328,8 @@ def test_rows_changed() -> None:
     assert after(*held, insert("bob", 1)) == (1, None), "rows of users are separate"
     assert after(*held, {"type": "Update", **change, "filter": {"id": 1}, "updates": {"name": "x"}}) == (1, None)
     assert after(*held, {"type": "Update", **change, "filter": {"id": 9}, "updates": {"name": "x"}}) == (0, None)
+    other = {"id": 1, "name": "other"}
+    assert after(*held, {"type": "Update", **change, "filter": other, "updates": {"name": "x"}}) == (0, None)
     assert after(*held, {"type": "Update", **change, "filter": {"id": 1}, "updates": {"id": 2}}) == (0, "primary key exists")
     assert after(*held, {"type": "Delete", **change, "pk_values": [1, "1", 7]}) == (2, None)
     altered = {"type": "AlterTable", "table_id": "app.t", "add_columns": ["colour"]}

@@ -1,6 +1,7 @@
 """What `lake verify` checks of a replica: nothing carried out too early, nothing lost, nothing left of dropped tables. A
 replica that is small enough is computed again from its commands, by the plain rules."""
 
+from bisect import bisect_right
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
@@ -33,15 +34,16 @@ def replica_problems(lake: "Lake", chain: str) -> list[str]:
 def _too_early(lake: "Lake", chain: str) -> list[str]:
     """Commands that were carried out before Meta had the index that they need."""
     meta = lake.history("silver.applied", chain=chain).filter("group_name = 'meta'")
-    reached = meta.select(F.col("_height").alias("at"), F.col("applied_index").alias("reached"))
+    reached = [(0, 0), *sorted(tuple(row) for row in meta.select("_height", "applied_index").collect())]
+    heights = [height for height, _ in reached]
     needed = lake.table("silver.command_results", chain=chain).filter("required_meta_index > 0")
-    per_height = needed.groupBy("height").agg(F.max("required_meta_index").alias("needed"))
-    had = per_height.join(reached, F.col("at") <= F.col("height"), "left").groupBy("height", "needed")
-    wrong = had.agg(F.max("reached").alias("reached")).filter("coalesce(reached, 0) < needed").limit(MOST).collect()
+    per_height = needed.groupBy("height").agg(F.max("required_meta_index")).orderBy("height").collect()
+    had = [(height, index, reached[bisect_right(heights, height) - 1][1]) for height, index in per_height]
     return [
-        f"delivery {height} of {chain} carried out a command that needs Meta {needed}, Meta was at {reached}"
-        for height, needed, reached in wrong
-    ]
+        f"delivery {height} of {chain} carried out a command that needs Meta {index}, Meta was at {at}"
+        for height, index, at in had
+        if at < index
+    ][:MOST]
 
 
 def _lost(lake: "Lake", chain: str, head: int) -> list[str]:
