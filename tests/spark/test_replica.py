@@ -4,11 +4,13 @@ plain rules give, and all replicas end alike."""
 import base64
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from chainlake.bench.replica_floor import copy_seconds
 from chainlake.errors import BadInput
@@ -237,6 +239,37 @@ def test_a_rollout_is_rehearsed_with_three_logs_and_there_is_no_way_back(full_la
     assert done["status"][0] == "degraded" and "there is no way back" in done["error"][0]
     compare(full_lake, chain, given, unified=False)
     assert replica_problems(full_lake, chain) == []
+
+
+def test_verify_finds_what_is_early_lost_miscounted_homeless_or_against_the_rules(
+    full_lake: Lake, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    ingest(full_lake, chain, tmp_path, [[*meta, *proposed(insert("alice", 1), insert("bob", 1), leader=leader)]])
+    run(full_lake, chain, stages=STAGES[:2])
+    assert replica_problems(full_lake, chain) == []
+    damage: dict[str, Callable[[DataFrame], DataFrame]] = {
+        "silver.command_results": lambda frame: frame.filter("group_name = 'data:user:17'").withColumn(
+            "required_meta_index", F.lit(9)
+        ),
+        "silver.meta_objects": lambda frame: frame.filter("kind <> 'table'"),
+        "silver.data_rows": lambda frame: frame.withColumn("row", F.lit("{}")),
+        "silver.applied": lambda frame: frame.withColumn("executed_index", F.col("executed_index") - 1),
+    }
+    table = full_lake.table
+
+    def damaged(name: str, **given: Any) -> DataFrame:
+        frame = table(name, **given)
+        return damage[name](frame) if name in damage else frame
+
+    monkeypatch.setattr(full_lake, "table", damaged)
+    said = "\n".join(replica_problems(full_lake, chain))
+    assert f"delivery 1 of {chain} carried out a command that needs Meta 9, Meta was at 4" in said
+    assert f"data:user:00 1 of {chain} has no result and does not wait" in said
+    assert f"data:user:00 of {chain}: 0 entries wait, its counters say otherwise" in said
+    assert f"{chain} shows 2 rows of app.t, which is not there" in said
+    assert f"silver.data_rows of {chain} lacks" in said and "against the rules" in said
 
 
 def test_the_floor_under_a_follower_is_a_copy_of_all_rows_that_it_wrote(full_lake: Lake, chain: str, tmp_path: Path) -> None:
