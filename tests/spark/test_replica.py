@@ -4,11 +4,13 @@ plain rules give, and all replicas end alike."""
 import base64
 import json
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from chainlake.bench.replica_floor import copy_seconds
 from chainlake.errors import BadInput
@@ -20,6 +22,7 @@ from chainlake.replica import silver
 from chainlake.replica.entries import Entry
 from chainlake.replica.envelope import encode
 from chainlake.replica.groups import group_of
+from chainlake.replica.invariants import replica_problems
 from chainlake.replica.leader import Leader
 from chainlake.replica.migrate import unite
 from chainlake.replica.query import NotFresh, ReplicaReader
@@ -158,7 +161,7 @@ def test_three_replicas_one_isolated_and_killed_while_entries_wait(
     assert full_lake.table("silver.data_rows", chain=names[2], height=4).count() == 0, "visible only with the Meta it needs"
 
 
-@pytest.mark.parametrize("fault", ["gap", "term", "unknown"])
+@pytest.mark.parametrize("fault", ["gap", "term", "command", "unknown"])
 def test_logs_that_contradict_themselves_stop_the_replica_before_them(
     full_lake: Lake, chain: str, tmp_path: Path, fault: str
 ) -> None:
@@ -167,6 +170,7 @@ def test_logs_that_contradict_themselves_stop_the_replica_before_them(
     wrong, stage, message = {
         "gap": (meta[3]._replace(log_index=9), "silver.replica", "delivery 3: meta 9 came where 4 is expected"),
         "term": (data._replace(log_term=2), "silver.replica", "delivery 3: data:user:00 1 came again with term 2 in place of 1"),
+        "command": (data._replace(command={**data.command, "rows": []}), "silver.replica", "1 came again with another command"),
         "unknown": (meta[3]._replace(command={"type": "Fly"}), "bronze.replica", "entry 0 of delivery 3: 'Fly' is not a kind"),
     }[fault]
     given = [[*meta[:2], data], [meta[0], data, meta[2]], [wrong], [meta[3]]]
@@ -229,9 +233,43 @@ def test_a_rollout_is_rehearsed_with_three_logs_and_there_is_no_way_back(full_la
     back = Entry("meta:users", leader.ends["meta:users"] + 1, 9, {"type": "Blank"})
     ingest(full_lake, chain, tmp_path, [*given, [back]], unified_meta="false")
     full_lake.run_stage("bronze.replica", chains=chain)
-    done = full_lake.run_stage("silver.replica", chains=chain, max_blocks=len(given) // 2)
+    full_lake.run_stage("silver.replica", chains=chain, to_height=len(given) // 2)
+    ingest(full_lake, chain, tmp_path, [*given, [back]])  # who forgets the option does not unite the logs
+    done = full_lake.run_stage("silver.replica", chains=chain)
     assert done["status"][0] == "degraded" and "there is no way back" in done["error"][0]
     compare(full_lake, chain, given, unified=False)
+    assert replica_problems(full_lake, chain) == []
+
+
+def test_verify_finds_what_is_early_lost_miscounted_homeless_or_against_the_rules(
+    full_lake: Lake, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    ingest(full_lake, chain, tmp_path, [[*meta, *proposed(insert("alice", 1), insert("bob", 1), leader=leader)]])
+    run(full_lake, chain, stages=STAGES[:2])
+    assert replica_problems(full_lake, chain) == []
+    damage: dict[str, Callable[[DataFrame], DataFrame]] = {
+        "silver.command_results": lambda frame: frame.filter("group_name = 'data:user:17'").withColumn(
+            "required_meta_index", F.lit(9)
+        ),
+        "silver.meta_objects": lambda frame: frame.filter("kind <> 'table'"),
+        "silver.data_rows": lambda frame: frame.withColumn("row", F.lit("{}")),
+        "silver.applied": lambda frame: frame.withColumn("executed_index", F.col("executed_index") - 1),
+    }
+    table = full_lake.table
+
+    def damaged(name: str, **given: Any) -> DataFrame:
+        frame = table(name, **given)
+        return damage[name](frame) if name in damage else frame
+
+    monkeypatch.setattr(full_lake, "table", damaged)
+    said = "\n".join(replica_problems(full_lake, chain))
+    assert f"delivery 1 of {chain} carried out a command that needs Meta 9, Meta was at 4" in said
+    assert f"data:user:00 1 of {chain} has no result and does not wait" in said
+    assert f"data:user:00 of {chain}: 0 entries wait, its counters say otherwise" in said
+    assert f"{chain} shows 2 rows of app.t, which is not there" in said
+    assert f"silver.data_rows of {chain} lacks" in said and "against the rules" in said
 
 
 def test_the_floor_under_a_follower_is_a_copy_of_all_rows_that_it_wrote(full_lake: Lake, chain: str, tmp_path: Path) -> None:

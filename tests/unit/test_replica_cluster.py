@@ -46,7 +46,8 @@ def test_a_cluster_with_three_meta_logs_is_migrated_once(tmp_path: Path) -> None
     cluster = Cluster.create(tmp_path / "shop", "a", unified=False)
     cluster.propose([*SETUP, insert("alice", 1)])
     assert not cluster.unified and {entry.required for entry in cluster.log()} == {0}
-    assert cluster.migrate().log_index == 5
+    cluster.propose([{"type": "Blank"}], "data:user:00", new_term=True)
+    assert cluster.migrate()[1:3] == (5, 2)
     assert cluster.unified
     (stamped,) = cluster.propose([insert("alice", 2)])
     assert stamped.required == 5
@@ -90,6 +91,7 @@ def test_texts_may_hold_any_character_that_has_bytes(tmp_path: Path) -> None:
         (["propose", "shop", "[]"], "a command is a JSON object"),
         (["propose", "shop", "{"], "not JSON"),
         (["propose", "shop", '{"type":"Blank"}'], "say in which group"),
+        (["propose", "shop", '{"type":"Insert","table_id":"a.b","user_id":"\\ud800","rows":[]}'], "half of a surrogate pair"),
         (["propose", "shop", '{"type":"Blank"}', "--group", "data:user:99"], "is not a group"),
         (["isolate", "shop", "z"], "shop has no replica 'z': there are a, b"),
         (["crash", "shop", "z"], "shop has no replica 'z': there are a, b"),
@@ -98,6 +100,9 @@ def test_texts_may_hold_any_character_that_has_bytes(tmp_path: Path) -> None:
         (["deliver", "shop", "--most", "0"], "at least 1"),
         (["deliver", "shop", "--only", "data:user:99"], "is not a group"),
         (["migrate", "shop"], "united already"),
+        (["start", "shop"], "shop exists already"),
+        (["start", "other", "--replicas", "a,a"], "different names of letters and digits are expected"),
+        (["start", "other", "--replicas", "log"], "different names of letters and digits are expected"),
         (["health"], "there is no lake in"),
     ],
 )

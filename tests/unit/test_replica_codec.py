@@ -129,11 +129,19 @@ def test_an_entry_means_the_same_in_both_forms() -> None:
         (b"\x08\x01\xfa\x3f\x00", "command number 1023"),
         (b"\x08\x01\xa2\x01\x05ab", "claims 5 bytes"),
         (b"\x08\x01\xa2\x01\x03\x0a\x01\xff", "not UTF-8"),
+        (b"\x08\x01\xa2\x01\x03\x7a\x01\x5b", "not JSON"),
+        (b"\x08\x01\xa2\x01\x04\x7a\x02[]", "where an object is expected"),
     ],
 )
 def test_bytes_that_are_no_command_say_why(data: bytes, message: str) -> None:
     with pytest.raises(BadInput, match=message):
         decode(data)
+
+
+def test_what_is_not_declared_does_not_make_an_envelope_another_command() -> None:
+    body = field_bytes(1, b"alice") + field_bytes(2, b"user") + field_bytes(15, b'{"type":"DeleteUser","role":"dba","zone":1}')
+    command = decode(field_int(1, 1) + field_bytes(COMMANDS["CreateUser"].number, body))
+    assert command == {"type": "CreateUser", "user_id": "alice", "role": "user", "zone": 1}
 
 
 def test_an_entry_that_cannot_be_understood_is_an_error_beside_the_others() -> None:
@@ -152,10 +160,12 @@ def test_an_entry_that_cannot_be_understood_is_an_error_beside_the_others() -> N
     good = encode({"type": "Insert", "table_id": "a.b", "rows": [{"id": "\u2028"}]})
     bodies = [good, *(_envelope(row) for row in poison.values()), good]
     payloads = [canonical({**place, "command_bytes": base64.b64encode(body).decode()}) for body in bodies]
-    batch = pa.RecordBatch.from_pydict({"_height": [1] * 9, "tx_index": list(range(9)), "payload": payloads})
+    of_nobody = base64.b64encode(_envelope(b"{}", rb'{"user_id":"\ud800"}')).decode()
+    payloads.insert(1, canonical({**place, "group": "data:user:00", "command_bytes": of_nobody}))
+    batch = pa.RecordBatch.from_pydict({"_height": [1] * 10, "tx_index": list(range(10)), "payload": payloads})
     (found,) = decode_entries([batch])
-    first, *errors, last = found.column("error").to_pylist()
-    assert first is None and last is None
+    first, said_of_nobody, *errors, last = found.column("error").to_pylist()
+    assert first is None and last is None and "half of a surrogate pair" in said_of_nobody
     assert all(wanted in said for wanted, said in zip(poison, errors, strict=True)), errors
 
 
@@ -189,9 +199,9 @@ def test_entries_are_read_quickly_as_they_are_read_thoroughly(command: dict[str,
     assert (row["table_id"], row["user_id"]) == (member(expected.command, "table_id"), member(expected.command, "user_id"))
 
 
-def _envelope(row: bytes) -> bytes:
-    """An Insert of a row as it stands."""
-    body = field_bytes(2, b"a.b") + field_bytes(4, row)
+def _envelope(row: bytes, other: bytes = b"{}") -> bytes:
+    """An Insert of a row as it stands, and of members that are not declared."""
+    body = field_bytes(2, b"a.b") + field_bytes(4, row) + field_bytes(15, other)
     return field_int(1, 1) + field_bytes(COMMANDS["Insert"].number, body)
 
 

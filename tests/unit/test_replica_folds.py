@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from chainlake.errors import BrokenPromise
 from chainlake.replica import shard_fold
 from chainlake.replica.columns import typed
-from chainlake.replica.commands import command_text
+from chainlake.replica.commands import MARKERS, command_text
 from chainlake.replica.entries import Entry
-from chainlake.replica.groups import META
+from chainlake.replica.groups import GROUPS, META, group_of
 from chainlake.replica.history import MetaHistory
 from chainlake.replica.leader import Leader
 from chainlake.replica.meta import Refused
@@ -26,7 +26,7 @@ from chainlake.replica.sequence import AGAIN, GAP
 from chainlake.replica.shard_fold import fold_shards
 from chainlake.replica.timeline import Progress, Timeline
 from tests.unit.replica_batches import Tables, pieces, unpacked
-from tests.unit.replica_making import data_command, deliveries, history
+from tests.unit.replica_making import data_command, deliveries, history, meta_command, opening
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -52,6 +52,27 @@ def test_every_order_of_delivery_converges_to_the_perfect_replica(seed: int, met
         assert all(required[one.group, one.log_index] <= replica.meta_index for one in late), "carried out before its Meta"
     assert replica.waiting() == {}
     assert outcome(replica) == outcome(perfect(entries))
+
+
+@settings(max_examples=20)
+@given(SEEDS, st.sampled_from((0.05, 1.0)))
+def test_all_34_logs_converge_in_any_order(seed: int, meta_weight: float) -> None:
+    rng, leader = random.Random(seed), Leader()
+    everywhere = {group_of(f"user_{number}"): f"user_{number}" for number in range(400)}
+    entries = opening(leader)
+    entries += [leader.propose({"type": "CreateUser", "user_id": user, "role": "user"}) for user in everywhere.values()]
+    for _ in range(3):
+        for user in (*everywhere.values(), None):
+            target = {"table_id": "a.x", **({} if user is None else {"user_id": user})}
+            entries.append(leader.propose({"type": "Insert", **target, "rows": [{"id": rng.randrange(5)}]}))
+            if rng.random() < 0.2:
+                command = meta_command(rng)
+                entries.append(leader.propose(command, META if command["type"] in MARKERS else None))
+    assert {entry.group for entry in entries} == set(GROUPS)
+    replica = Replica()
+    for delivery in deliveries(rng, entries, meta_weight):
+        replica.deliver(delivery)
+    assert replica.waiting() == {} and outcome(replica) == outcome(perfect(entries))
 
 
 @settings(max_examples=40)

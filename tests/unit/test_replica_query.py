@@ -138,6 +138,14 @@ def test_over_http_a_replica_that_waits_is_not_available(written: Written) -> No
     assert ask(router, "/replica/other/health")[0] == 404
 
 
+def test_a_replica_that_has_received_nothing_is_not_available(tmp_path: Path) -> None:
+    written, router = Written(tmp_path), Router()
+    written._write("control/ledger", [], LEDGER)
+    ReplicaRoutes(ReplicaReader(written.home)).add_to(router)
+    status, health = ask(router, f"/replica/{CHAIN}/health")
+    assert status == 503 and not health["eligible_leader"] and health["delivery"] == 0
+
+
 def test_the_command_line_says_the_same(written: Written, capsys: pytest.CaptureFixture[str]) -> None:
     home = ["--home", str(written.home)]
     assert main(["replica", "read", CHAIN, "app.t", "--user", "alice", "--json", *home]) == 0

@@ -8,9 +8,10 @@ from chainlake.errors import BadInput, BrokenPromise
 from chainlake.replica.entries import Entry, read_entry
 from chainlake.replica.groups import GROUP_IDS, GROUPS, META, SHARED, group_of
 from chainlake.replica.leader import Leader, route
-from chainlake.replica.migrate import check_flag, snapshot_entry, unite
+from chainlake.replica.migrate import check_flag, snapshot_entry, starts_unified, unite
 from chainlake.replica.replica import Replica, perfect
 from chainlake.replica.rules import row_key
+from tests.unit.replica_batches import Tables
 
 COLUMNS = ["id", "name"]
 
@@ -62,6 +63,8 @@ def test_the_leader_stamps_every_data_command_with_its_meta_index() -> None:
     assert [entry.required for entry in proposed(*commands, leader=leader)] == [4, 4, 4]
     leader.propose({"type": "Blank"}, META)
     assert leader.propose(insert("alice", 2)).required == 5
+    stamps = [leader.propose({**insert("alice", 3), "required_meta_index": stamp}).required for stamp in (0, 4, 7)]
+    assert stamps == [5, 5, 7], "a stamp may ask for more, never for less"
 
 
 def test_a_later_entry_never_overtakes_one_that_waits() -> None:
@@ -206,6 +209,18 @@ def test_a_command_stamped_before_the_snapshot_that_a_log_starts_with_finds_what
         assert result_of(installed, too_early) == (0, "table not found"), "it was created later"
 
 
+def test_entries_that_stand_before_the_snapshot_that_a_log_starts_with_are_passed_over() -> None:
+    meta = proposed(*SETUP)
+    whole = perfect(meta)
+    given = [[snapshot_entry(list(whole.meta.objects.values()), 5, 1)], [meta[0], Entry(META, 6, 1, ALICE)]]
+    installed, tables = Replica(), Tables()
+    for delivery in given:
+        installed.deliver(delivery)
+    assert installed.meta_index == 6 and installed.meta.objects == whole.meta.objects
+    tables.fold(given)
+    tables.compare(installed, 2)
+
+
 def test_a_replica_of_the_old_logs_keeps_stamped_commands_until_the_snapshot_comes() -> None:
     leader = Leader(unified=False)
     meta = proposed(*SETUP, leader=leader)
@@ -313,6 +328,8 @@ def test_rows_changed() -> None:
     assert after(*held, insert("bob", 1)) == (1, None), "rows of users are separate"
     assert after(*held, {"type": "Update", **change, "filter": {"id": 1}, "updates": {"name": "x"}}) == (1, None)
     assert after(*held, {"type": "Update", **change, "filter": {"id": 9}, "updates": {"name": "x"}}) == (0, None)
+    other = {"id": 1, "name": "other"}
+    assert after(*held, {"type": "Update", **change, "filter": other, "updates": {"name": "x"}}) == (0, None)
     assert after(*held, {"type": "Update", **change, "filter": {"id": 1}, "updates": {"id": 2}}) == (0, "primary key exists")
     assert after(*held, {"type": "Delete", **change, "pk_values": [1, "1", 7]}) == (2, None)
     altered = {"type": "AlterTable", "table_id": "app.t", "add_columns": ["colour"]}
@@ -356,13 +373,30 @@ def test_commands_have_one_place() -> None:
 
 
 def test_the_flag_goes_one_way() -> None:
-    check_flag(was=False, wanted=True)
-    with pytest.raises(BadInput, match="cannot go back to false"):
-        check_flag(was=True, wanted=False)
+    check_flag("c", was=False, wanted=True)
+    with pytest.raises(BrokenPromise, match="c: unified_meta cannot go back to false"):
+        check_flag("c", was=True, wanted=False)
     with pytest.raises(BadInput, match="united already"):
         unite(Replica())
     with pytest.raises(BadInput, match="empty"):
         unite(Replica(unified=False))
+
+
+@pytest.mark.parametrize(
+    ("flag", "groups", "expected"),
+    [
+        (True, (), True),
+        (True, ("data:user:00", META), True),
+        (False, (), False),
+        (False, ("data:user:00",), False),
+        (True, ("meta:users",), False),
+        (True, ("meta:users", META), False),
+    ],
+)
+def test_the_logs_of_a_replica_decide_how_it_started_and_the_option_for_a_new_one(
+    flag: bool, groups: tuple[str, ...], expected: bool
+) -> None:
+    assert starts_unified(flag, groups) is expected
 
 
 def test_a_leader_without_meta_has_nothing_to_stamp_with() -> None:

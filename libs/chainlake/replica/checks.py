@@ -13,7 +13,7 @@ from chainlake.replica.sequence import AGAIN, FRESH, GAP
 from chainlake.replica.shard_fold import KINDS, OPERATION
 from chainlake.replica.timeline import Progress
 
-NO_WAY_BACK = "the three Meta logs are retired, there is no way back"
+NO_WAY_BACK = "the three Meta logs are retired, there is no way back: they are for replicas that start with unified_meta=false"
 
 
 class Fault(NamedTuple):

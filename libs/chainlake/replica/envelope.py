@@ -11,7 +11,7 @@ from typing import Any
 from chainlake.errors import BadInput
 from chainlake.replica.commands import COMMANDS, FLAG, JSON, JSONS, NUMBER, TEXT, TEXTS, Command, Field, read_command
 from chainlake.sources import wire
-from chainlake.sources.json_text import canonical, parse, utf8
+from chainlake.sources.json_text import canonical, parse, to_utf8, utf8
 
 VERSION = 1
 OTHER = 15
@@ -52,7 +52,7 @@ def decode(data: bytes) -> Command:
         raise BadInput(f"an envelope has version {version}, {VERSION} is known: upgrade, or send version {VERSION}")
     if not name:
         raise BadInput("an envelope holds no command")
-    return read_command({"type": name, **_decode_fields(name, found)})
+    return read_command({**_decode_fields(name, found), "type": name})
 
 
 def _encode_field(field: Field, value: Any) -> bytes:
@@ -62,14 +62,15 @@ def _encode_field(field: Field, value: Any) -> bytes:
     if kind in (NUMBER, FLAG):
         return _number(number, int(value))
     if kind == TEXT:
-        return _data(number, _utf8(value)) if value or field.optional else b""
+        return _data(number, to_utf8(value)) if value or field.optional else b""
     if kind == JSON:
         return _data(number, canonical(value))
-    return b"".join(_data(number, _utf8(one) if kind == TEXTS else canonical(one)) for one in value)
+    return b"".join(_data(number, to_utf8(one) if kind == TEXTS else canonical(one)) for one in value)
 
 
 def _decode_fields(name: str, data: bytes) -> Command:
-    """The members in a message; those that are not there have their default."""
+    """The members in a message; those that are not there have their default. What is not declared never takes the place of what
+    the message says itself."""
     fields, found = _FIELDS[name], {field: default() for field, default in _ABSENT[name]}
     for number, value, start, end in wire.spans(data):
         known = fields.get(number)
@@ -96,13 +97,6 @@ def _object(data: bytes) -> Command:
     if not isinstance(value, dict):
         raise BadInput(f"an envelope holds {json.dumps(value)[:60]} where an object is expected")
     return value
-
-
-def _utf8(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise BadInput("a text holds half of a surrogate pair, which has no bytes") from None
 
 
 def _number(field: int, value: int) -> bytes:

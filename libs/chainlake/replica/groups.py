@@ -2,6 +2,8 @@
 
 from functools import lru_cache
 
+from chainlake.sources.json_text import to_utf8
+
 META = "meta"
 OLD_META = ("meta:system", "meta:users", "meta:jobs")
 """The three logs that Meta was before they were united."""
@@ -24,7 +26,7 @@ def is_meta(group: str) -> bool:
 @lru_cache(maxsize=1 << 16)
 def group_of(user_id: str) -> str:
     """The data group that holds a user's rows."""
-    return USER_GROUPS[siphash_1_3(user_id.encode() + b"\xff") % USER_SHARDS]
+    return USER_GROUPS[siphash_1_3(to_utf8(user_id) + b"\xff") % USER_SHARDS]
 
 
 def siphash_1_3(data: bytes) -> int:

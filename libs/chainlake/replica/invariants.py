@@ -1,6 +1,7 @@
 """What `lake verify` checks of a replica: nothing carried out too early, nothing lost, nothing left of dropped tables. A
 replica that is small enough is computed again from its commands, by the plain rules."""
 
+from bisect import bisect_right
 from collections.abc import Set
 from typing import TYPE_CHECKING
 
@@ -8,7 +9,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from chainlake.errors import BrokenPromise
-from chainlake.replica.entries import read_payload
+from chainlake.replica.entries import Entry, read_payload
+from chainlake.replica.migrate import starts_unified
 from chainlake.replica.replica import Replica
 from chainlake.replica.rules import shown_key
 
@@ -32,21 +34,23 @@ def replica_problems(lake: "Lake", chain: str) -> list[str]:
 def _too_early(lake: "Lake", chain: str) -> list[str]:
     """Commands that were carried out before Meta had the index that they need."""
     meta = lake.history("silver.applied", chain=chain).filter("group_name = 'meta'")
-    reached = meta.select(F.col("_height").alias("at"), F.col("applied_index").alias("reached"))
+    reached = [(0, 0), *sorted(tuple(row) for row in meta.select("_height", "applied_index").collect())]
+    heights = [height for height, _ in reached]
     needed = lake.table("silver.command_results", chain=chain).filter("required_meta_index > 0")
-    per_height = needed.groupBy("height").agg(F.max("required_meta_index").alias("needed"))
-    had = per_height.join(reached, F.col("at") <= F.col("height"), "left").groupBy("height", "needed")
-    wrong = had.agg(F.max("reached").alias("reached")).filter("coalesce(reached, 0) < needed").limit(MOST).collect()
+    per_height = needed.groupBy("height").agg(F.max("required_meta_index")).orderBy("height").collect()
+    had = [(height, index, reached[bisect_right(heights, height) - 1][1]) for height, index in per_height]
     return [
-        f"delivery {height} of {chain} carried out a command that needs Meta {needed}, Meta was at {reached}"
-        for height, needed, reached in wrong
-    ]
+        f"delivery {height} of {chain} carried out a command that needs Meta {index}, Meta was at {at}"
+        for height, index, at in had
+        if at < index
+    ][:MOST]
 
 
 def _lost(lake: "Lake", chain: str, head: int) -> list[str]:
     """Commands with neither a result nor a place among those that wait."""
     commands = lake.table("bronze.commands", chain=chain, height=head).filter("type NOT IN ('Blank', 'Membership')")
     keys = ["group_name", "log_index"]
+    commands = commands.join(_starts(commands), "group_name").filter("log_index >= start")
     results = lake.table("silver.command_results", chain=chain).select(*keys)
     pending = lake.table("silver.pending_commands", chain=chain).select(*keys)
     wrong = {
@@ -59,6 +63,13 @@ def _lost(lake: "Lake", chain: str, head: int) -> list[str]:
         for what, frame in wrong.items()
         for group, index in frame.select(*keys).limit(MOST).collect()
     ]
+
+
+def _starts(commands: DataFrame) -> DataFrame:
+    """Where each log starts: at 1, or at the Snapshot that came first, which holds what stands before it."""
+    first = F.min_by(F.struct("type", "log_index"), F.struct("height", "tx_index")).alias("first")
+    start = F.when(F.col("first.type") == "Snapshot", F.col("first.log_index")).otherwise(1).alias("start")
+    return commands.groupBy("group_name").agg(first).select("group_name", start)
 
 
 def _not_pending(lake: "Lake", chain: str) -> list[str]:
@@ -81,14 +92,15 @@ def _computed_again(lake: "Lake", chain: str, head: int) -> list[str]:
     entries = lake.table("raw.transactions", chain=chain, height=head).select("height", "tx_index", "payload")
     if entries.count() > COMPUTED_AGAIN:
         return []
-    deliveries: dict[int, list[bytes]] = {}
+    deliveries: dict[int, list[Entry]] = {}
     for height, _, payload in sorted(entries.collect()):
-        deliveries.setdefault(height, []).append(bytes(payload))
-    replica = Replica(lake.chain(chain).options.get("unified_meta", "true") == "true")
+        deliveries.setdefault(height, []).append(read_payload(bytes(payload)))
+    flag = lake.chain(chain).options.get("unified_meta", "true") == "true"
+    replica = Replica(starts_unified(flag, (entry.group for given in deliveries.values() for entry in given)))
     try:
         for height in sorted(deliveries):
             replica.delivery = height - 1
-            replica.deliver([read_payload(payload) for payload in deliveries[height]])
+            replica.deliver(deliveries[height])
     except BrokenPromise as error:
         return [f"{chain}: {error}, but it was taken"]
     return _differences(lake, chain, replica)

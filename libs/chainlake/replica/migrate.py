@@ -5,7 +5,9 @@ commands have no watermark and behave as before, and whatever the leader appends
 stamped command needs the one log that its stamp counts.
 """
 
-from chainlake.errors import BadInput
+from collections.abc import Iterable
+
+from chainlake.errors import BadInput, BrokenPromise
 from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.meta import MetaObject
@@ -42,10 +44,16 @@ def check_can_unite(unified: bool, applied: dict[str, int]) -> None:
         raise BadInput("the three Meta logs are empty: start with unified_meta=true instead")
 
 
-def check_flag(was: bool, wanted: bool) -> None:
-    """Refuses to go back to the three logs."""
+def starts_unified(flag: bool, groups: Iterable[str]) -> bool:
+    """Whether a replica that has entries of these groups started with one Meta log. What it has decides: the option may be set
+    anew, or forgotten, whenever its chain is ingested again."""
+    return flag and not any(group in OLD_META for group in groups)
+
+
+def check_flag(chain: str, was: bool, wanted: bool) -> None:
+    """Refuses to go back to the three logs. Other replicas of the lake go on."""
     if was and not wanted:
-        raise BadInput(
-            "unified_meta cannot go back to false: stamped commands count on the one Meta log: "
-            "go on with it, or start a new replica"
+        raise BrokenPromise(
+            f"{chain}: unified_meta cannot go back to false, as stamped commands count on the one Meta log: "
+            "ingest it with unified_meta=true and resume it, or start a new replica"
         )

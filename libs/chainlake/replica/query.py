@@ -12,7 +12,7 @@ from typing import Any
 
 from chainlake.errors import BadInput, LakeError
 from chainlake.lake.visibility import History
-from chainlake.replica.groups import META, OLD_META, SHARED, group_of, is_meta
+from chainlake.replica.groups import META, OLD_META, SHARED, group_of
 from chainlake.replica.timeline import Progress
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake, LedgerReader
@@ -139,4 +139,4 @@ def _group(name: str, now: Progress, stopped: bool) -> GroupHealth:
 
 def _meta_index(progress: Mapping[str, Progress]) -> int:
     logs = (META,) if META in progress else OLD_META
-    return sum(now.applied_index for group, now in progress.items() if group in logs and is_meta(group))
+    return sum(now.applied_index for group, now in progress.items() if group in logs)

@@ -73,11 +73,12 @@ class Replica:
             self.drain(group)
 
     def is_fresh(self, entry: Entry) -> bool:
-        """Whether the entry is the next of its log. One that is held already is passed over; else a promise is broken."""
+        """Whether the entry is the next of its log. One that is held already, or is part of the Snapshot that the log starts
+        with, is passed over; else a promise is broken."""
         log = self.logs.setdefault(entry.group, [])
         place = entry.log_index - self.first_index.get(entry.group, 1)
-        if 0 <= place < len(log):
-            if log[place] != entry:
+        if place < len(log):
+            if place >= 0 and log[place] != entry:
                 raise BrokenPromise(f"{entry.group} {entry.log_index} came again and is another entry")
             return False
         self.check_group(entry)

@@ -21,7 +21,7 @@ from chainlake.replica import checks, meta_fold, row_fold, sequence, shard_fold
 from chainlake.replica.checks import IS_META
 from chainlake.replica.columns import packed, spark_ddl, spark_types, typed
 from chainlake.replica.groups import DATA_GROUPS, META, OLD_META, SHARED, USER_SHARDS
-from chainlake.replica.migrate import check_flag
+from chainlake.replica.migrate import check_flag, starts_unified
 from chainlake.replica.outputs import of_kind, tables
 from chainlake.replica.parts import files, partitions
 from chainlake.replica.row_fold import Drop
@@ -91,8 +91,8 @@ class SilverBatch:
         """Stop if entries stand in Meta logs that may not be used. The one log of a replica that was always unified needs no
         look."""
         flag = self.batch.options[self.chain].get("unified_meta", "true") == "true"
-        check_flag(was=META in self.before and not self.before.keys() & set(OLD_META), wanted=flag)
-        is_unified = flag or META in self.before
+        check_flag(self.chain, was=META in self.before and not self.before.keys() & set(OLD_META), wanted=flag)
+        is_unified = META in self.before or starts_unified(flag, self.before)
         if is_unified and not arrived.has_old_meta:
             return
         entries, found = self.sequenced(commands)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from chainlake.errors import BadInput
-from chainlake.replica.query import CAUGHT_UP, NotFresh, ReplicaReader
+from chainlake.replica.query import NotFresh, ReplicaReader
 from chainlake.serve.router import Request, Response, Router, json_response
 
 
@@ -24,11 +24,12 @@ class ReplicaRoutes:
         return await _answer(lambda: (self._reader.names(), 200))
 
     async def _health(self, request: Request) -> Response:
-        """200 for a replica that has caught up, 503 for one that has not, so that a load balancer can tell."""
+        """200 for a replica that may lead, 503 for one that waits, stopped or has received nothing, so that a load balancer can
+        tell."""
 
         def look() -> tuple[Any, int]:
             health = self._reader.health(request.params["id"])
-            return health.to_json(), 200 if health.status == CAUGHT_UP else 503
+            return health.to_json(), 200 if health.eligible_leader else 503
 
         return await _answer(look)
 

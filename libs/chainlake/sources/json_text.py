@@ -130,6 +130,14 @@ def utf8(data: bytes) -> str:
         raise BadInput(f"not UTF-8 at byte {error.start}: the file is damaged or in another format") from None
 
 
+def to_utf8(text: str) -> bytes:
+    """Bytes of a text. A text of JSON may hold what has none."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise BadInput("a text holds half of a surrogate pair, which has no bytes") from None
+
+
 def as_received(text: str, part: Part) -> bytes:
     """The received bytes where they hold no space, else the same members written without."""
     piece = text[part.start : part.end]
