@@ -137,6 +137,18 @@ def test_an_answer_of_countless_little_things_is_not_taken_apart(monkeypatch: py
         ConnectClient([liar.url], {}, Asking(retries=0)).get_miniblocks(ID, 1, 5)
 
 
+def test_a_miniblock_of_countless_little_things_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainlake.sources.wire.MOST_FIELDS", 1000)
+    header = field_int(1, 7) + field_bytes(2, b"p" * 32)
+    for count, names, number in ((900, 0, 7), (1000, 0, UNREAD), (0, 900, 7), (0, 1001, UNREAD)):
+        event = field_bytes(100, header) + field_bytes(100, field_bytes(4, b"") * names)  # protobuf takes both together
+        raw = field_bytes(1, b"") * count + field_bytes(2, field_bytes(1, river_hash(event)) + field_bytes(3, event))
+        found = open_miniblock(raw)
+        problem = f"it has {count} events, its header lists {names}" if number == 7 else "more than 1000 fields"
+        assert found.number == number and problem in str(found.problem)
+    assert open_miniblock(field_bytes(1, b"x" * 5000)).problem == "it has no header with a hash of 32 bytes", "large, but few"
+
+
 def test_a_timeout_longer_than_the_system_can_wait_is_a_long_one(honest: RiverServer) -> None:
     assert ConnectClient([honest.url], {}, Asking(timeout=10**17)).get_stream(ID) == honest.node.get_stream(ID)
 
