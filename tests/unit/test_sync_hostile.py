@@ -128,6 +128,22 @@ def test_an_answer_larger_than_any_is_not_read_to_its_end(monkeypatch: pytest.Mo
         ConnectClient([liar.url], {}, Asking(timeout=30, retries=0)).get_stream(ID)
 
 
+def test_a_minipool_larger_than_any_is_refused_and_the_next_node_asked(
+    honest: RiverServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chainlake.sync.client.MOST_BESIDE", 1000)
+    crowded = StreamNode()
+    crowded.streams = {ID: honest.node.streams[ID].backup()}
+    crowded.grow(ID, 0, minipool=9)
+    server = RiverServer(crowded).start()
+    try:
+        with pytest.raises(Refused, match=r"bytes besides miniblocks, more than the 1000 of any"):
+            ConnectClient([server.url], {}, Asking(retries=0)).get_stream(ID)
+        assert ConnectClient([server.url, honest.url], {}, Asking()).get_stream(ID) == honest.node.get_stream(ID)
+    finally:
+        server.stop()
+
+
 def test_an_answer_of_countless_little_things_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chainlake.sources.wire.MOST_FIELDS", 1000)
     with closing(Liar(says(field_bytes(1, b"") * 1000))) as liar:

@@ -36,7 +36,7 @@ from chainlake.sync.service import LAGS, NEW, Judge, Missing, Refused, anything
 from chainlake.sync.turns import Turns
 
 SERVICE = "/river.StreamService/"
-MAX_RESPONSE = 256 << 20
+MAX_RESPONSE, MOST_BESIDE = 256 << 20, 16 << 20
 SILENT_SECONDS, UNHEARD, MOST_JUMPS = 30.0, 32, 8
 FAR, DOUBLINGS = 1 << 62, 16
 FINAL_CODES = ("not_found", "invalid_argument", "unimplemented", "failed_precondition")
@@ -104,6 +104,8 @@ class ConnectClient:
                 raise Passing(f"answered about the stream {answer.stream_id[:64].hex()}, not about the one asked for")
             if not answer.miniblocks:
                 raise Passing("answered without a miniblock")
+            if len(answer.rest) > MOST_BESIDE:
+                raise Passing(f"answered with {len(answer.rest)} bytes besides miniblocks, more than the {MOST_BESIDE} of any")
             verdict = judge(answer)
             if verdict == LAGS:
                 last = answer.miniblocks[-1].opened.number
