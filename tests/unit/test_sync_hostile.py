@@ -93,6 +93,10 @@ WORDY: dict[str, tuple[Script, str]] = {
     "an answer in pieces": (says(field_bytes(1, field_bytes(3, b"x" * 9))[:-1]), "cannot be read"),
     "gzip that is none": (says(b"\x1f\x8bnot", more=b"Content-Encoding: gzip\r\n"), "broke off the connection"),
     "a redirect": (says(b"", status=b"302 Found", more=b"Location: http://127.0.0.1:1/\r\n"), "answered HTTP 302"),
+    "a pause until a year that no calendar has": (
+        says(b"", status=b"503 Later", more=b"Retry-After: Mon, 01 Jan 99999999999999999999 00:00:00 GMT\r\n"),
+        "answered HTTP 503",
+    ),
     "no content": (lambda peer: peer.sendall(b"HTTP/1.1 204 No Content\r\n\r\n"), "answered HTTP 204"),
     "an error with controls in it": (
         says(b'{"code": "int\\u001b[2Jernal", "message": "\\n\\u2603"}', status=b"500 No"),
