@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import functions as F
 
 from chainlake.demo import river
 from chainlake.demo.river_node import StreamNode
@@ -16,11 +17,13 @@ from chainlake.lake import Lake
 from chainlake.lake.home import Home
 from chainlake.lake.verify import verify
 from chainlake.serve.embedded import EmbeddedLake
+from chainlake.sync import stages
 from chainlake.sync.checks import delivery_problems
 from chainlake.sync.feed import Feed
 from chainlake.sync.miniblock import open_miniblock
+from chainlake.sync.passes import PassRun
 from chainlake.sync.service import Refused
-from tests.unit.sync_model import Synced
+from tests.unit.sync_model import Held, Synced
 
 STAGES = ("raw.sync", "bronze.sync", "gold.sync")
 CASES = ("a", "b", "c", "rewound", "recreated", "trimmed", "damaged", "minipool", "still", "gone")
@@ -208,6 +211,34 @@ def test_every_case_at_once_against_live_nodes(lab: Lab, home: Home) -> None:
         read, offset = read + page, page[-1].offset
     assert read == lab.lake.notifications(1, 10_000, lab.chain) and read[3:5] == lab.lake.notifications(4, 2, lab.chain)
     assert len(read) == sum(len(model.notes) for model in lab.models.values())
+
+
+def test_what_comes_when_our_history_is_gone_is_flagged_and_all_of_it_comes(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream_id = lab.ids["rewound"]
+    lab.follow()
+    lab.model()
+    lab.node.back_up()
+    lab.node.grow(stream_id, 6)
+    lab.run()
+    lab.model()
+    lab.compare()
+    before = len(lab.models[stream_id].notes)
+    remembered = stages.streams_of
+    forgotten = "filter(ours, one -> false)"
+    monkeypatch.setattr(stages, "streams_of", lambda batch: remembered(batch).withColumn("ours", F.expr(forgotten)))
+    monkeypatch.setattr(PassRun, "_held_hashes", lambda run, hashes: set())
+    monkeypatch.setattr(Synced, "_in_raw", lambda model, hashes: set())
+    for model in lab.models.values():
+        model.history = Held()
+    lab.node.restore()
+    lab.node.grow(stream_id, 9)
+    lab.run()
+    lab.model()
+    lab.compare()
+    notes = lab.models[stream_id].notes
+    assert lab.models[stream_id].cases == ["first", "follows", "duplicate"]
+    assert len(notes) - before == 2 * 21 and all(note[4] for note in notes[before:]), "from the genesis on"
+    assert {note[2] for note in notes[:before]} & {note[2] for note in notes[before:]}, "what was delivered comes again"
 
 
 KILLED = """

@@ -6,6 +6,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from chainlake.sync.miniblock import Block
 from chainlake.sync.service import Refused
 from chainlake.sync.turns import Turns
 from tests.unit.sync_model import Synced
+from tests.unit.test_sync_hostile import Liar, says
 
 ID = b"\x20" + b"\x07" * 31
 
@@ -176,6 +178,25 @@ def test_a_node_that_lags_is_passed_over_and_believed_only_if_all_do(node: Strea
     finally:
         lagging.stop()
         ahead.stop()
+
+
+@pytest.mark.parametrize("status", [b"401 Unauthorized", b"403 Forbidden"])
+@pytest.mark.parametrize("body", [b"", b'{"code": "unauthenticated", "message": "no"}', b'{"code": "permission_denied"}'])
+def test_a_node_that_lets_nobody_in_has_not_said_that_anything_is_gone(status: bytes, body: bytes, node: StreamNode) -> None:
+    node.streams[ID].trim(9)
+    trimmed = RiverServer(node).start()
+    try:
+        with closing(Liar(says(body, status=status, more=b"Connection: close\r\n"))) as liar:
+            asked = ConnectClient([trimmed.url, liar.url], {}, Asking(retries=1), pause=lambda _: None)
+            with pytest.raises(Refused, match=r"has no miniblocks before 9; http://127.0.0.1:\d+ (says |answered HTTP 40)"):
+                asked.get_miniblocks(ID, 1, 13)
+            assert asked.get_miniblocks(ID, 9, 13), "what is there is taken all the same"
+            calls = trimmed.calls.total()
+            with pytest.raises(Refused):
+                ConnectClient([liar.url], {}, Asking(), pause=lambda _: pytest.fail("asked again")).get_stream(ID)
+            assert trimmed.calls.total() == calls
+    finally:
+        trimmed.stop()
 
 
 def test_a_slow_node_times_out_and_the_next_one_answers(servers: list[RiverServer]) -> None:

@@ -1,5 +1,6 @@
 """Passes as rows: what the Spark stages do to Arrow batches, without Spark; and the fetching tasks over loopback."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from chainlake.sources.base import RawBlock
 from chainlake.sources.formats import check_options, format_of, network_of
 from chainlake.sources.river import stream_ids
 from chainlake.sync import decode
+from chainlake.sync.fetch import Budget
 from chainlake.sync.fetching import Order
 from chainlake.sync.fold import fold
 from chainlake.sync.miniblock import open_miniblock
@@ -174,7 +176,7 @@ def asked(ids: list[bytes]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"stream_id": one, **heads, **more} for one in ids])
 
 
-def test_a_task_fetches_its_streams_and_postpones_what_is_beyond_its_budget() -> None:
+def test_a_task_fetches_its_streams_and_postpones_what_is_beyond_its_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     node = StreamNode(60)
     for stream_id in node.streams:
         node.grow(stream_id, 3)
@@ -187,6 +189,9 @@ def test_a_task_fetches_its_streams_and_postpones_what_is_beyond_its_budget() ->
         assert all(row["count"] == 4 and row["minipool_gen"] == 4 and row["whole"] for row in rows[:60])
         few = [row["status"] for batch in order([server.url], 50)([asked(ids)]) for row in batch.to_pylist()]
         assert few.count("postponed") > 20 and few.count("taken") >= 10
+        monkeypatch.setattr("chainlake.sync.fetching.Budget", partial(Budget, size=5_000))
+        small = [row["status"] for batch in order([server.url], 10_000)([asked(ids)]) for row in batch.to_pylist()]
+        assert small.count("postponed") > 20 and small.count("taken") >= 1, "a budget of bytes"
     finally:
         server.stop()
     down = [row for batch in order([server.url], 50)([asked(ids[:2])]) for row in batch.to_pylist()]

@@ -93,6 +93,10 @@ WORDY: dict[str, tuple[Script, str]] = {
     "an answer in pieces": (says(field_bytes(1, field_bytes(3, b"x" * 9))[:-1]), "cannot be read"),
     "gzip that is none": (says(b"\x1f\x8bnot", more=b"Content-Encoding: gzip\r\n"), "broke off the connection"),
     "a redirect": (says(b"", status=b"302 Found", more=b"Location: http://127.0.0.1:1/\r\n"), "answered HTTP 302"),
+    "a pause until a year that no calendar has": (
+        says(b"", status=b"503 Later", more=b"Retry-After: Mon, 01 Jan 99999999999999999999 00:00:00 GMT\r\n"),
+        "answered HTTP 503",
+    ),
     "no content": (lambda peer: peer.sendall(b"HTTP/1.1 204 No Content\r\n\r\n"), "answered HTTP 204"),
     "an error with controls in it": (
         says(b'{"code": "int\\u001b[2Jernal", "message": "\\n\\u2603"}', status=b"500 No"),
@@ -128,6 +132,22 @@ def test_an_answer_larger_than_any_is_not_read_to_its_end(monkeypatch: pytest.Mo
         ConnectClient([liar.url], {}, Asking(timeout=30, retries=0)).get_stream(ID)
 
 
+def test_a_minipool_larger_than_any_is_refused_and_the_next_node_asked(
+    honest: RiverServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chainlake.sync.client.MOST_BESIDE", 1000)
+    crowded = StreamNode()
+    crowded.streams = {ID: honest.node.streams[ID].backup()}
+    crowded.grow(ID, 0, minipool=9)
+    server = RiverServer(crowded).start()
+    try:
+        with pytest.raises(Refused, match=r"bytes besides miniblocks, more than the 1000 of any"):
+            ConnectClient([server.url], {}, Asking(retries=0)).get_stream(ID)
+        assert ConnectClient([server.url, honest.url], {}, Asking()).get_stream(ID) == honest.node.get_stream(ID)
+    finally:
+        server.stop()
+
+
 def test_an_answer_of_countless_little_things_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("chainlake.sources.wire.MOST_FIELDS", 1000)
     with closing(Liar(says(field_bytes(1, b"") * 1000))) as liar:
@@ -135,6 +155,18 @@ def test_an_answer_of_countless_little_things_is_not_taken_apart(monkeypatch: py
     assert page == [Block(b"")] * 4, "evidence, but no more than was asked for"
     with closing(Liar(says(field_bytes(1, b"") * 1001))) as liar, pytest.raises(Refused, match=r"read .* more than 1000 fields"):
         ConnectClient([liar.url], {}, Asking(retries=0)).get_miniblocks(ID, 1, 5)
+
+
+def test_a_miniblock_of_countless_little_things_is_not_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainlake.sources.wire.MOST_FIELDS", 1000)
+    header = field_int(1, 7) + field_bytes(2, b"p" * 32)
+    for count, names, number in ((900, 0, 7), (1000, 0, UNREAD), (0, 900, 7), (0, 1001, UNREAD)):
+        event = field_bytes(100, header) + field_bytes(100, field_bytes(4, b"") * names)  # protobuf takes both together
+        raw = field_bytes(1, b"") * count + field_bytes(2, field_bytes(1, river_hash(event)) + field_bytes(3, event))
+        found = open_miniblock(raw)
+        problem = f"it has {count} events, its header lists {names}" if number == 7 else "more than 1000 fields"
+        assert found.number == number and problem in str(found.problem)
+    assert open_miniblock(field_bytes(1, b"x" * 5000)).problem == "it has no header with a hash of 32 bytes", "large, but few"
 
 
 def test_a_timeout_longer_than_the_system_can_wait_is_a_long_one(honest: RiverServer) -> None:

@@ -142,3 +142,17 @@ def test_the_feed_sees_what_is_committed_and_nothing_else(tmp_path: Path) -> Non
     assert [note.offset for note in feed.after(5, 50)] == [6, 7, 8, 9]
     written.commit(3, 50, ROLLBACK, 2, 1)
     assert [note.offset for note in feed.after(5, 50)] == [6, 7]
+
+
+def test_a_page_of_large_notifications_ends_early_and_the_next_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = Written(tmp_path)
+    written.notes(10, 1, range(1, 8))
+    written.commit(1, 10, ADVANCE, 0, 1)
+    feed = Feed(EmbeddedLake(tmp_path), "town")
+    for most, pages in ((4 * len(b"event"), [[1, 2, 3, 4], [5, 6, 7]]), (1, [[1], [2], [3], [4], [5], [6], [7]])):
+        monkeypatch.setattr("chainlake.sync.feed.MOST_BYTES", most)
+        found, offset = [], 0
+        while page := feed.after(offset, 50):
+            found.append([note.offset for note in page])
+            offset = page[-1].offset
+        assert found == pages

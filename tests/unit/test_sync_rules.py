@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from chainlake.demo.river_node import StreamNode
 from chainlake.sync import rules
+from chainlake.sync.fetch import Budget, Fetched, fetch
 from chainlake.sync.hashing import river_hash
 from chainlake.sync.miniblock import open_miniblock
 from chainlake.sync.rules import Delivery, Mark, State, advance
@@ -87,6 +88,16 @@ def test_a_large_gap_comes_in_bounded_passes() -> None:
     assert synced.events == all_events(node, 10)
     assert max(len(one.miniblocks) for one in synced.raw[1:-1]) <= 14 and len(synced.raw) > 5
     assert all(note[3] for note in synced.notes)
+
+
+def test_a_gap_of_large_miniblocks_comes_in_passes_of_bounded_size() -> None:
+    node = node_with(11, page_limit=5)
+    synced = synced_with(node)
+    node.grow(ID, 60)
+    size = sum(len(one.raw) for one in node.streams[ID].miniblocks[12:22])
+    for most, count in ((1, 5), (size - 1, 10), (size, 10), (size + 1, 15)):
+        found = fetch(node, ID, synced.head, Budget(1000, most))
+        assert isinstance(found, Fetched) and found.more and len(found.miniblocks) == count, "whole pages, one at least"
 
 
 def test_case_c_delivers_nothing_and_records_once_that_the_server_went_back() -> None:

@@ -153,7 +153,7 @@ def retry_after(headers: Message) -> float | None:
         return float(text[:9])
     try:
         moment = parsedate_to_datetime(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     return max(0.0, (moment - datetime.now(timezone.utc)).total_seconds())

@@ -2,7 +2,8 @@
 
 What a node does not answer, answers with an error or unsoundly, the next one is asked for. When none is left, all are asked again
 after growing, jittered pauses, a bounded number of times. Only what every node says is believed of the bad: that there is no such
-stream, that old miniblocks are gone, that a miniblock is unsound, that the stream is not as far as it was.
+stream, that old miniblocks are gone, that a miniblock is unsound, that the stream is not as far as it was. A node that lets
+nobody in has not said so.
 
 Thousands of streams share a client. So a node that could not be reached is asked last for a while, and once many requests in a
 row have reached none, the rest are refused at once: the next run will ask again.
@@ -35,10 +36,11 @@ from chainlake.sync.service import LAGS, NEW, Judge, Missing, Refused, anything
 from chainlake.sync.turns import Turns
 
 SERVICE = "/river.StreamService/"
-MAX_RESPONSE = 256 << 20
+MAX_RESPONSE, MOST_BESIDE = 256 << 20, 16 << 20
 SILENT_SECONDS, UNHEARD, MOST_JUMPS = 30.0, 32, 8
 FAR, DOUBLINGS = 1 << 62, 16
-FINAL_CODES = ("not_found", "invalid_argument", "unauthenticated", "permission_denied", "unimplemented", "failed_precondition")
+FINAL_CODES = ("not_found", "invalid_argument", "unimplemented", "failed_precondition")
+CLOSED_CODES = ("unauthenticated", "permission_denied")
 
 Found = TypeVar("Found")
 
@@ -102,6 +104,8 @@ class ConnectClient:
                 raise Passing(f"answered about the stream {answer.stream_id[:64].hex()}, not about the one asked for")
             if not answer.miniblocks:
                 raise Passing("answered without a miniblock")
+            if len(answer.rest) > MOST_BESIDE:
+                raise Passing(f"answered with {len(answer.rest)} bytes besides miniblocks, more than the {MOST_BESIDE} of any")
             verdict = judge(answer)
             if verdict == LAGS:
                 last = answer.miniblocks[-1].opened.number
@@ -156,7 +160,7 @@ class ConnectClient:
         for tries in range(1, self._how.retries + 2):
             waits: list[float] = []
             doubtful: dict[int, Doubtful] = {}
-            final = without = 0
+            final = without = closed = 0
             for number in self._order():
                 node = self._nodes[number]
                 try:
@@ -172,12 +176,12 @@ class ConnectClient:
                     waits.append(problem.wait or 0.0)
                     said[number] = f"{node.shown} {problem}"
                 except Unavailable as problem:
-                    final += 1
+                    closed += 1
                     said[number] = str(problem)
             if doubtful and len(doubtful) + final == len(self._nodes):
                 best: Found = min(doubtful.values(), key=lambda doubt: doubt.rank).answer  # type: ignore[assignment]
                 return best
-            if final == len(self._nodes):
+            if final + closed == len(self._nodes):
                 break
             if tries <= self._how.retries:
                 backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries - 1, DOUBLINGS)) * random.uniform(0.5, 1.0)
@@ -204,7 +208,9 @@ class ConnectClient:
         if status != 200:
             code, message = _error(data)
             told = f"says {node.without_secrets(f'{code}: {message}')}" if code else f"answered HTTP {status}"
-            if code in FINAL_CODES or (not code and status in (401, 403, 404, 405)):
+            if code in CLOSED_CODES or (not code and status in (401, 403)):
+                raise Unavailable(f"{node.shown} {told}")
+            if code in FINAL_CODES or (not code and status in (404, 405)):
                 raise Final(told)
             raise Passing(told, retry_after(headers))
         try:

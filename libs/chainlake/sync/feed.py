@@ -11,6 +11,8 @@ from chainlake.serve.visible import Limits, select
 from chainlake.sync.query import COLUMNS, Notification, check_range, read
 
 STAGE, TABLE = "gold.sync", "gold.notifications"
+MOST_BYTES = 32 << 20
+"""Of payloads in one page. As JSON it is twice as much, and has to go out beside those of others."""
 
 
 class Feed:
@@ -23,7 +25,8 @@ class Feed:
         self._lock = threading.Lock()
 
     def after(self, offset: int, limit: int) -> list[Notification]:
-        """Up to `limit` notifications after an offset, in order. Offsets have no gaps, so they say which files to read."""
+        """Up to `limit` notifications after an offset, in order; fewer if they are large, but one at least. Offsets have no gaps,
+        so they say which files to read."""
         check_range(offset, limit)
         with self._lock:
             self._ledger.refresh()
@@ -39,4 +42,7 @@ class Feed:
         if not found:
             return []
         rows = pa.concat_tables(found)
-        return [read(row) for row in rows.take(pc.sort_indices(rows["offset"])).to_pylist()]
+        order = pc.sort_indices(rows["offset"])
+        sizes = pc.cumulative_sum(pc.binary_length(rows["payload"]).take(order).cast(pa.int64()))
+        fitting = pc.sum(pc.less_equal(sizes, MOST_BYTES)).as_py() or 0
+        return [read(row) for row in rows.take(order[: max(1, fitting)]).to_pylist()]

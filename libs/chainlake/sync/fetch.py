@@ -14,6 +14,8 @@ from chainlake.sync.miniblock import Block, Miniblock
 from chainlake.sync.service import KNOWN, LAGS, NEW, Missing, Refused, StreamService
 
 UNSOUND = bytes(32)
+MOST_BYTES = 128 << 20
+"""Of the miniblocks of a task. What is fetched of a stream is one row, and a row has to fit into memory wherever it goes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,21 +35,23 @@ class Head:
 
 
 class Budget:
-    """How many miniblocks a pass may still take; threads share it. A stream that has begun takes at least a page."""
+    """How many miniblocks, and bytes of them, a pass may still take; threads share it. A stream that has begun takes at least a
+    page."""
 
-    def __init__(self, miniblocks: int) -> None:
-        self._left = miniblocks
+    def __init__(self, miniblocks: int, size: int = MOST_BYTES) -> None:
+        self._left, self._bytes = miniblocks, size
         self._lock = threading.Lock()
 
-    def spend(self, miniblocks: int) -> bool:
+    def spend(self, miniblocks: int, size: int) -> bool:
         """Take so many; False when nothing is left after that."""
         with self._lock:
             self._left -= miniblocks
-            return self._left > 0
+            self._bytes -= size
+            return not self.is_spent
 
     @property
     def is_spent(self) -> bool:
-        return self._left <= 0
+        return self._left <= 0 or self._bytes <= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +220,7 @@ def _gap(service: StreamService, stream_id: bytes, base: Base, first: Miniblock,
             if found and page[0].opened.number != found[-1].opened.number + 1:
                 return found, False
             found += page
-            if not budget.spend(len(page)):
+            if not budget.spend(len(page), sum(len(one.raw) for one in page)):
                 break
     except Refused:
         if not found:

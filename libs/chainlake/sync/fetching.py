@@ -115,7 +115,7 @@ def _row(client: ConnectClient, given: Mapping[str, Any], budget: Budget) -> dic
         return None
     if isinstance(found, Unsettled):
         return {"stream_id": stream_id, "status": UNSETTLED, "shown": _places(found.shown)}
-    budget.spend(len(found.miniblocks) - found.pages + 1)
+    budget.spend(len(found.miniblocks) - found.pages + 1, sum(map(len, found.miniblocks[found.pages :])) + len(found.rest))
     return {"stream_id": stream_id, "status": TAKEN, **_taken(found)}
 
 
@@ -150,4 +150,4 @@ def _add(rows: list[dict[str, Any]], row: dict[str, Any] | None) -> int:
     if row is None:
         return 0
     rows.append(row)
-    return sum(len(one["payload"]) for one in row.get("miniblocks", ()))
+    return sum(len(one["payload"]) for one in row.get("miniblocks", ())) + len(row.get("rest", b""))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from chainlake.sources import wire
-from chainlake.sources.wire import LENGTH, VARINT, to_varint
+from chainlake.sources.wire import field_bytes, field_int
 from chainlake.sync.miniblock import Block, Event
 from chainlake.sync.proto import parse
 
@@ -82,19 +82,9 @@ def event_fields(body: bytes) -> EventFields:
 
 def get_stream_request(stream_id: bytes) -> bytes:
     """GetStreamRequest without a cookie: the node answers from its last snapshot on."""
-    return data_field(1, stream_id)
+    return field_bytes(1, stream_id)
 
 
 def get_miniblocks_request(stream_id: bytes, from_inclusive: int, to_exclusive: int) -> bytes:
     """GetMiniblocksRequest."""
-    return data_field(1, stream_id) + int_field(2, from_inclusive) + int_field(3, to_exclusive)
-
-
-def data_field(number: int, value: bytes) -> bytes:
-    """A field of bytes, or of a message."""
-    return to_varint(number << 3 | LENGTH) + to_varint(len(value)) + value
-
-
-def int_field(number: int, value: int) -> bytes:
-    """A field of a number or bool; proto3 leaves out 0."""
-    return to_varint(number << 3 | VARINT) + to_varint(value) if value else b""
+    return field_bytes(1, stream_id) + field_int(2, from_inclusive) + field_int(3, to_exclusive)

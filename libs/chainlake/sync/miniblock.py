@@ -1,5 +1,6 @@
 """One miniblock, opened and checked by itself: header hash, number, count and hash of each event. Links are for the rules."""
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,12 +8,14 @@ from typing import Any, NamedTuple
 
 from chainlake.encoding import short
 from chainlake.errors import BadInput
+from chainlake.sources import wire
 from chainlake.sync.hashing import river_hash
 from chainlake.sync.proto import parse
 
 UNREAD = -1
 MOST_NUMBER = 1 << 62
 YEAR_10000 = 253_402_300_800
+HEADER = 100
 
 
 class Event(NamedTuple):
@@ -53,10 +56,10 @@ class Block:
 def open_miniblock(raw: bytes) -> Miniblock:
     """What the bytes say. Never raises: what cannot be read is a problem too."""
     try:
-        found = parse("Miniblock", raw)
+        found = parse("Miniblock", _few(raw))
         events = tuple([Event(envelope.hash, envelope.event) for envelope in found.events])
         head = Event(found.header.hash, found.header.event)
-        stated = parse("HeaderEvent", head.body)
+        stated = parse("HeaderEvent", _few(head.body, HEADER))
     except BadInput as error:
         return Miniblock(UNREAD, b"", b"", None, False, (), f"it cannot be read ({error})")
     if not stated.HasField("miniblock_header") or len(head.hash) != 32:
@@ -73,6 +76,16 @@ def open_miniblock(raw: bytes) -> Miniblock:
         events,
         _header_problem(head, header) or _event_problem(events, header.event_hashes),
     )
+
+
+def _few(message: bytes, *inside: int) -> bytes:
+    """A message, unless it (or one inside) has more fields than are ever read: parsed, two bytes can take a hundred. Only a large
+    one can have so many, so others are not looked through."""
+    if len(message) > 2 * wire.MOST_FIELDS:
+        for number in inside:
+            _few(b"".join(wire.messages(message, number)))
+        deque(wire.fields(message), maxlen=0)
+    return message
 
 
 def _micros(header: Any) -> int | None:
