@@ -205,6 +205,13 @@ def test_blocks_given_one_by_one(full_lake: Lake, home: Home, chain: str) -> Non
     given.write_bytes(given.read_bytes() + b'{"block": {"num')
     assert ingest_finalized_block(lines[2], chain=chain, lake=full_lake).logs, "what a crash left of a line is dropped"
     compare(LogIndex(home.path, chain, prefix=full_lake.namespace.prefix), lines[:3], 6, count=10)
+    with given.open("ab") as file:
+        file.write(json.dumps(lines[3]).encode() + b"\n")
+    full_lake.ingest(chain, "evm", str(given))
+    again = ingest_finalized_block(lines[3], chain=chain, lake=full_lake)
+    assert (again.known, again.head) == (True, 3), "a crash came after the block was kept and before it was indexed"
+    compare(LogIndex(home.path, chain, prefix=full_lake.namespace.prefix), lines, 7, count=10)
+    assert ingest_finalized_block(lines[1], chain=chain, lake=full_lake).head == 3
     other = list(evm.blocks(4, seed=9, logs_per_block=6))
     with pytest.raises(BrokenPromise, match="would replace the finalized"):
         ingest_finalized_block(other[1], chain=chain, lake=full_lake)
