@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainlake.errors import BadInput
 from chainlake.logs.filter import Bounds, Limits, LogFilter, RpcError, match, parse_filter
+from chainlake.logs.functions import read_filter
 
 BOUNDS = Bounds(0, 54)
 ADDRESS = "0x" + "aB" * 20
@@ -280,3 +282,10 @@ def test_anything_is_read_or_refused_and_nothing_else(
         assert len(wanted.topics) <= 4 and all(len(one) == 32 for position in wanted.topics for one in position)
         assert all(len(one) == 20 for one in wanted.addresses)
         assert wanted.block_hash is not None or (wanted.from_block is not None and wanted.to_block is not None)
+
+
+@pytest.mark.parametrize("text", ["", "{", "address=0x12", "{'address': null}", None])
+def test_a_filter_in_sql_that_is_no_json_is_refused_with_an_example(text: str | None) -> None:
+    with pytest.raises(BadInput, match=r"is no JSON \(.+\): get_logs takes one like \{.address.: .0x…., .fromBlock.: .0x0.\}$"):
+        read_filter(text)
+    assert read_filter('{"address": null}') == {"address": None}
