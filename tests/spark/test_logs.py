@@ -22,6 +22,7 @@ from chainlake.lake.names import physical
 from chainlake.lake.sql import query
 from chainlake.lake.verify import verify
 from chainlake.logs import ingest_finalized_block
+from chainlake.logs.checks import index_problems, numbering_problems
 from chainlake.logs.filter import LogFilter, match
 from chainlake.logs.functions import get_logs, where
 from chainlake.logs.merging import MergeRun
@@ -187,6 +188,27 @@ def test_killed_in_every_phase_of_indexing_then_run_again(full_lake: Lake, home:
     assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
 
 
+def test_verify_finds_damaged_chunks_and_entries_and_logs_that_are_gone(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+    full_lake.ingest(chain, "evm", str(write(tmp_path / "a.jsonl", list(evm.blocks(12, seed=13, logs_per_block=500)))))
+    run(full_lake, chain)
+    assert full_lake.table("gold.log_chunks", chain=chain).count() > 0
+    assert numbering_problems(full_lake, chain) == index_problems(full_lake, chain) == []
+    store = full_lake.namespace.store
+    full_lake.spark.sql(f"DELETE FROM {store('gold.log_tails')} WHERE _chain = '{chain}' AND shiftright(stream, 60) = 6")
+    (lost,) = index_problems(full_lake, chain)
+    assert f"gold.logs of {chain}: streams of topic0_block hold 0 entries, expected" in lost
+    other = "concat(substring(chunk, 1, length(chunk) - 2), X'5A5A')"
+    full_lake.spark.sql(f"UPDATE {store('gold.log_chunks')} SET chunk = {other} WHERE _chain = '{chain}'")
+    *damaged, last = index_problems(full_lake, chain)
+    assert damaged and all(": checksum is 0x" in one for one in damaged) and last == lost
+    full_lake.spark.sql(f"DELETE FROM {store('gold.log_chunks')} WHERE _chain = '{chain}'")
+    gone = "\n".join(index_problems(full_lake, chain))
+    assert "is listed but not there" in gone and "streams of topic0 hold" in gone
+    full_lake.spark.sql(f"DELETE FROM {store('bronze.evm_logs')} WHERE _chain = '{chain}' AND block_number = 3 AND log_index = 0")
+    (short,) = numbering_problems(full_lake, chain)
+    assert short.startswith(f"block 3 of {chain}: it should have ")
+
+
 def test_blocks_given_one_by_one(full_lake: Lake, home: Home, chain: str) -> None:
     lines = list(evm.blocks(4, seed=8, logs_per_block=6))
     for line in lines[:2]:
@@ -205,6 +227,13 @@ def test_blocks_given_one_by_one(full_lake: Lake, home: Home, chain: str) -> Non
     given.write_bytes(given.read_bytes() + b'{"block": {"num')
     assert ingest_finalized_block(lines[2], chain=chain, lake=full_lake).logs, "what a crash left of a line is dropped"
     compare(LogIndex(home.path, chain, prefix=full_lake.namespace.prefix), lines[:3], 6, count=10)
+    with given.open("ab") as file:
+        file.write(json.dumps(lines[3]).encode() + b"\n")
+    full_lake.ingest(chain, "evm", str(given))
+    again = ingest_finalized_block(lines[3], chain=chain, lake=full_lake)
+    assert (again.known, again.head) == (True, 3), "a crash came after the block was kept and before it was indexed"
+    compare(LogIndex(home.path, chain, prefix=full_lake.namespace.prefix), lines, 7, count=10)
+    assert ingest_finalized_block(lines[1], chain=chain, lake=full_lake).head == 3
     other = list(evm.blocks(4, seed=9, logs_per_block=6))
     with pytest.raises(BrokenPromise, match="would replace the finalized"):
         ingest_finalized_block(other[1], chain=chain, lake=full_lake)

@@ -154,6 +154,29 @@ def test_exit_codes_mean_one_thing(error: BaseException | None, code: int, capsy
     assert capsys.readouterr().err == ("lake: x\n" if code in (1, 2) else "")
 
 
+def test_what_a_function_inside_of_spark_refuses_is_told_in_its_own_words(capsys: pytest.CaptureFixture[str]) -> None:
+    from pyspark.errors import PySparkException
+
+    said = "PySparkRuntimeError: [UDTF_EXEC_ERROR] … the 'eval' method: the filter does not work: invalid argument 0"
+
+    def run(given: argparse.Namespace) -> None:
+        raise PySparkException(f"""
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "functions.py", line 63, in eval
+chainlake.errors.BadInput: the filter does not work: invalid argument 0
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "worker.py", line 2182, in func
+{said}
+""")
+
+    assert _guarded(argparse.Namespace(run=run)) == 1
+    assert capsys.readouterr().err == f"lake: Spark refused: {said}\n"
+
+
 def bash_completes(words: str) -> list[str]:
     """What bash offers for a line that ends where Tab is pressed."""
     script = completion_scripts.bash(COMMANDS)

@@ -13,7 +13,9 @@ from chainlake.errors import BadInput, Unavailable
 from chainlake.sources import evm_rpc, rpc_client
 from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split
 from chainlake.sources.datasource import ARROW, BlockReader, _split_json
+from chainlake.sources.endpoint import endpoint
 from chainlake.sources.formats import format_of, left, network_of
+from chainlake.sources.http_post import Passing
 from chainlake.sources.rpc_client import Limits
 from tests.unit.evm_node import FakeNode, Json, Reply, answers, serving
 from tests.unit.sources_reading import ALL, cursor_of, good
@@ -399,6 +401,13 @@ def test_pauses_grow_are_jittered_and_have_a_limit(node: FakeNode, monkeypatch: 
     ceilings = [min(20.0, 0.25 * 2**count) for count in range(12)]
     assert all(ceiling / 2 <= pause <= ceiling for pause, ceiling in zip(made, ceilings, strict=True))
     assert made[:9] != ceilings[:9]
+
+
+def test_pauses_stay_short_however_often_a_node_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = pauses(monkeypatch)
+    client = rpc_client.RpcClient(endpoint("http://127.0.0.1:1", {}), Limits(retries=1_000_000))
+    client.back_off(1_000_000, Passing("answered HTTP 500"))
+    assert made[0] <= 20.0
 
 
 def test_a_rate_spaces_calls_and_bounds_batches(node: FakeNode) -> None:

@@ -5,12 +5,14 @@ import zlib
 from collections import defaultdict
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from chainlake.errors import BadInput
+from chainlake.logs.checks import _broken
 from chainlake.logs.codec import BadChunk, bitmap_of, decode_chunk, encode_chunk, values_of
 from chainlake.logs.seal import CHUNKS, MANIFESTS, TAILS, Sealed, Sealing, seal, seal_all
 from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, LOCAL_BITS, LOCAL_MASK, Kind, stream_of, streams_of
@@ -132,3 +134,13 @@ def test_no_chunk_is_larger_than_its_bound() -> None:
 def test_ids_too_large_for_the_fast_sort_are_sorted_as_well() -> None:
     pairs = [(stream, (1 << 62) - step * 7 % 5) for stream in range(5) for step in range(9)]
     assert {s: sorted(ids) for s, ids in entries_of(seal(*arrays(pairs), Sealing(2))).items()} == expected(pairs)
+
+
+def test_verify_names_chunks_that_are_damaged_or_not_what_their_columns_say() -> None:
+    sealed = seal_all(np.repeat([1, 2, 3], 20), np.tile(np.arange(20), 3)).chunks.to_pylist()
+    assert [row["stream"] for row in sealed] == [1, 2, 3]
+    sealed[0]["chunk"] = sealed[0]["chunk"][:-1] + b"?"
+    sealed[1]["count"] += 1
+    (found,) = _broken([pa.RecordBatch.from_pylist(sealed, schema=CHUNKS)])
+    (one, crc), (two, columns) = zip(found["stream"].to_pylist(), found["reason"].to_pylist(), strict=True)
+    assert (one, two, columns) == (1, 2, "its columns and its header differ") and crc.startswith("checksum is 0x")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from chainlake.errors import BadInput
 from chainlake.logs.filter import Bounds, Limits, LogFilter, RpcError, match, parse_filter
-from chainlake.logs.functions import get_logs, where
+from chainlake.logs.functions import get_logs, read_filter, where
 
 BOUNDS = Bounds(0, 54)
 ADDRESS = "0x" + "aB" * 20
@@ -291,3 +291,10 @@ def test_a_lake_without_files_is_told_what_filters_there() -> None:
     with pytest.raises(BadInput) as raised:
         get_logs(workspace, "main", {})
     assert resolve_name(str(raised.value).split()[-1]) is where
+
+
+@pytest.mark.parametrize("text", ["", "{", "address=0x12", "{'address': null}", None])
+def test_a_filter_in_sql_that_is_no_json_is_refused_with_an_example(text: str | None) -> None:
+    with pytest.raises(BadInput, match=r"is no JSON \(.+\): get_logs takes one like \{.address.: .0x…., .fromBlock.: .0x0.\}$"):
+        read_filter(text)
+    assert read_filter('{"address": null}') == {"address": None}

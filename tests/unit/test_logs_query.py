@@ -553,6 +553,30 @@ def test_logs_and_blocks_that_are_missing_are_noticed(damaged: LogsLake) -> None
         planned(damaged).snapshot()
 
 
+def cut(data: bytes) -> bytes:
+    """A file that was not written to its end."""
+    return data[: len(data) // 2]
+
+
+def scribble(data: bytes) -> bytes:
+    """A file with a footer that is right, and rows that are not."""
+    footer = int.from_bytes(data[-8:-4], "little") + 8
+    return data[:4] + b"\xff" * (len(data) - footer - 4) + data[-footer:]
+
+
+@pytest.mark.parametrize("how", [cut, scribble])
+@pytest.mark.parametrize(
+    "table", ["gold_log_tails", "gold_log_manifests", "gold_log_chunks", "bronze_evm_logs", "gold_block_meta"]
+)
+def test_a_file_that_cannot_be_read_is_named(damaged: LogsLake, table: str, how: Callable[[bytes], bytes]) -> None:
+    for path in (damaged.home / "warehouse" / "store" / table).glob("*.parquet"):
+        path.write_bytes(how(path.read_bytes()))
+    every = tuple({log.address for log in damaged.visible(10**6)})
+    for index in (planned(damaged), planned(damaged, log_bytes=0)):
+        with pytest.raises(BrokenPromise, match=rf"^{table}/\S+\.parquet is damaged \(.+\): run lake verify, then lake restore"):
+            index.query(LogFilter(every, **ALL))
+
+
 def test_logs_that_are_there_twice_are_noticed_past_the_cache(damaged: LogsLake) -> None:
     rewrite(damaged, "bronze_evm_logs", lambda rows: pa.concat_tables([rows, rows.slice(rows.num_rows - 1)]))
     last = damaged.visible(10**6)[-1]

@@ -6,6 +6,7 @@ import pytest
 
 from chainlake.logs.filter import Criteria, RpcError
 from chainlake.serve.filters import FilterTable, Installed
+from chainlake.serve.pool import CLIENT
 from tests.unit.serve_memory import Caller, MemoryEngine, make_blocks, make_caller
 
 BLOCKS = make_blocks(20)
@@ -128,6 +129,34 @@ def test_the_table_is_bounded_and_forgets_what_nobody_asks_about() -> None:
         table.get(second)
     assert table.get(first) is installed and len(table) == 1
     assert table.install(installed) != first
+
+
+def test_one_client_never_keeps_all_filters_from_others() -> None:
+    now = [0.0]
+    table = FilterTable(4, 300, lambda: now[0])
+    installed = Installed(Criteria(), (1, 1), BLOCKS[1].block)
+    greedy = []
+    for now[0] in range(4):
+        greedy.append(table.install(installed, "greedy"))
+    table.get(greedy[0])
+    kept = [table.install(installed, "other") for _ in range(2)]
+    with pytest.raises(RpcError, match="too many filters: 4 are installed"):
+        table.install(installed, "other")
+    for name in (greedy[1], greedy[2]):
+        with pytest.raises(RpcError, match="filter not found"):
+            table.get(name)
+    assert all(table.get(name) is installed for name in (greedy[0], greedy[3], *kept))
+
+
+def test_filters_belong_to_the_client_that_asked_for_them() -> None:
+    caller = at(4, max_filters=3)
+    CLIENT.set("greedy")
+    first, *_ = (caller.result("eth_newFilter", {}) for _ in range(3))
+    assert caller.error("eth_newFilter", {})[0] == -32005
+    CLIENT.set("other")
+    assert caller.result("eth_getFilterChanges", caller.result("eth_newFilter", {})) == []
+    assert caller.error("eth_getFilterChanges", first) == NOT_FOUND
+    CLIENT.set("")
 
 
 def test_two_callers_at_the_same_time_get_each_log_once() -> None:

@@ -179,6 +179,16 @@ def test_a_degraded_stage_makes_health_503(lake: LogsLake, caller: Caller) -> No
     assert (status, report["reasons"]) == (503, ["bronze.logs main is degraded: the bloom of block 9 does not match"])
 
 
+def test_a_damaged_file_is_named_and_makes_health_503(lake: LogsLake, caller: Caller) -> None:
+    assert health(caller)[0] == 200
+    for path in (lake.home / "warehouse" / "store" / "bronze_evm_logs").glob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:100])
+    code, message = caller.error("eth_getLogs", {"fromBlock": "earliest"})
+    assert code == -32000 and message.startswith("bronze_evm_logs/") and message.endswith("run lake verify, then lake restore")
+    status, report = health(caller)
+    assert (status, report["reasons"]) == (503, [message])
+
+
 def test_a_chain_without_blocks_is_served_and_not_healthy(lake: LogsLake) -> None:
     add_chain(lake.home, "empty")
     control = LakeControl(EmbeddedLake(lake.home))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import time
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -265,3 +266,25 @@ def test_asking_often_reads_the_tables_once(path: str) -> None:
     for _ in range(5):
         ask(caller, path)
     assert control.reads == reads
+
+
+@pytest.mark.parametrize("path", ["/health", "/metrics"])
+def test_many_who_ask_at_once_have_the_tables_read_once(path: str) -> None:
+    class Slow(MemoryControl):
+        reads = 0
+
+        def ledger(self) -> Any:
+            self.reads += 1
+            time.sleep(0.05)
+            return super().ledger()
+
+    control = Slow()
+    caller = make_caller(MemoryEngine(make_blocks(2)), control)
+
+    async def many() -> list[Response]:
+        found = caller.gateway.router.find("GET", path)
+        assert not isinstance(found, Response)
+        return await asyncio.gather(*(found[0](Request("GET", path)) for _ in range(20)))
+
+    assert len({response.status for response in asyncio.run(many())}) == 1
+    assert control.reads == 1

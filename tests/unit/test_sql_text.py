@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import Row
 
 from chainlake.errors import BadInput
-from chainlake.lake.sql import check_readonly
+from chainlake.lake.sql import check_functions, check_readonly
 from chainlake.lake.sql_text import split_statements, strip_comments, tokens
 from chainlake.plain import to_plain
 
@@ -140,6 +140,15 @@ def test_reading_is_told_by_the_first_word(text: str, kind: str) -> None:
 def test_anything_but_reading_is_refused(text: str, named: str) -> None:
     with pytest.raises(BadInput, match=f"lake sql only reads: {named} is refused; start with SELECT"):
         check_readonly(text)
+
+
+def test_a_table_function_is_not_asked_for_the_past_in_vain() -> None:
+    with pytest.raises(
+        BadInput, match="get_logs says by its own arguments which blocks it is about: leave out --height and --at"
+    ):
+        check_functions("SELECT * FROM Get_Logs ('c', '{}')", as_of=True)
+    check_functions("SELECT * FROM get_logs('c', '{}')", as_of=False)
+    check_functions("SELECT get_logs, 'get_logs(x)' FROM raw.blocks -- get_logs(x)", as_of=True)
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,9 @@ def _guarded(given: argparse.Namespace) -> int:
     except Exception as error:
         if not _is_sparks(error):
             raise
-        sys.stderr.write(f"lake: Spark refused: {first_line(error)}\n")
+        from chainlake.jobs.failure import one_line
+
+        sys.stderr.write(f"lake: Spark refused: {one_line(type(error).__name__, str(error))}\n")
         return 1
 
 

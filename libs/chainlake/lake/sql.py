@@ -37,10 +37,18 @@ def check_readonly(text: str) -> str:
     return "query" if first in QUERIES else "look"
 
 
+def check_functions(statement: str, as_of: bool) -> None:
+    """Refuses table functions where the past is asked for: a stand-in for views would leave them at the head."""
+    named = _functions_in(statement)
+    if named and as_of:
+        raise BadInput(f"{named[0]} says by its own arguments which blocks it is about: leave out --height and --at")
+
+
 def query(lake: "Lake", text: str, height: int | None = None, at: datetime | None = None) -> DataFrame:
     """The result of a query. Anything that could write is refused before it runs."""
     statement = text.strip().rstrip(";").strip()
     kind = check_readonly(statement)
+    check_functions(statement, height is not None or at is not None)
     if height is not None or at is not None or lake.pinned is not None:
         statement = _as_of(lake, statement, height, at)
     _register_functions(lake, statement)
@@ -54,9 +62,13 @@ def query(lake: "Lake", text: str, height: int | None = None, at: datetime | Non
 
 def _register_functions(lake: "Lake", statement: str) -> None:
     """Makes the table functions that a statement names known to the session."""
-    modules = {module for name, module in FUNCTIONS.items() if re.search(rf"\b{name}\s*\(", statement, re.IGNORECASE)}
-    for module in sorted(modules):
+    for module in sorted({FUNCTIONS[name] for name in _functions_in(statement)}):
         importlib.import_module(module).register(lake)
+
+
+def _functions_in(statement: str) -> list[str]:
+    code = "".join(part for kind, part in tokens(statement) if kind == "code")
+    return [name for name in FUNCTIONS if re.search(rf"\b{name}\s*\(", code, re.IGNORECASE)]
 
 
 def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None) -> str:

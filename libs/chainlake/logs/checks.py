@@ -75,13 +75,14 @@ def _broken(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _missing_entries(lake: "Lake", chain: str) -> list[str]:
-    """Every log has one entry by address and one by each topic, every block one by hash."""
+    """Every log has one entry by address and one by each topic, every block one by hash and one by each signature in it."""
     head = lake.ledger.read(["gold.logs"]).of("gold.logs", chain).head()
     if head is None:
         return []
     logs = lake.table("bronze.evm_logs", chain=chain, height=head.height)
     topics = [F.count(f"topic{k}").alias(str(int(kind))) for k, kind in enumerate(TOPIC_KINDS)]
-    expected = logs.agg(F.count(F.lit(1)).alias(str(int(Kind.ADDRESS))), *topics).collect()[0].asDict()
+    signatures = F.countDistinct("block_number", "topic0").alias(str(int(Kind.TOPIC0_BLOCK)))
+    expected = logs.agg(F.count(F.lit(1)).alias(str(int(Kind.ADDRESS))), *topics, signatures).collect()[0].asDict()
     expected[str(int(Kind.BLOCK_HASH))] = lake.table("bronze.evm_blocks", chain=chain, height=head.height).count()
     held = _entries(lake.table("gold.log_chunks", chain=chain)).unionByName(_entries(lake.table("gold.log_tails", chain=chain)))
     counts = {str(kind): count for kind, count in held.groupBy("kind").agg(F.sum("count")).collect()}

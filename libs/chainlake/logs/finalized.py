@@ -37,7 +37,7 @@ class IngestOutcome:
     head: int
     logs: int
     known: bool
-    """The block was there already; nothing was done."""
+    """The block was there already, and is not taken again."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,9 @@ def ingest_finalized_block(block: Mapping[str, Any], *, chain: str | None = None
     """Index the next finalized block: `{"block": …, "receipts": […]}` or with `"logs": […]`, as a node answers. `chain` may be
     left out where there is one evm chain.
 
-    A block that is there already changes nothing. One that would replace a finalized block, does not follow the head, or whose
-    logs contradict its header stops the chain until an operator resumes it. Nothing of it is kept: the right block may follow.
+    A block that is there already changes nothing, but is indexed now if a crash came before that. One that would replace a
+    finalized block, does not follow the head, or whose logs contradict its header stops the chain until an operator resumes it.
+    Nothing of it is kept: the right block may follow.
     """
     from chainlake.lake import open_lake
 
@@ -66,17 +67,20 @@ def ingest_finalized_block(block: Mapping[str, Any], *, chain: str | None = None
     chain = chain or _only_chain({name: {"kind": one.kind} for name, one in lake.chains.all().items()})
     line = json.dumps(block, separators=(",", ":")).encode()
     given = parse_line(line, "given", 0)
-    if _is_known(lake, chain, given):
-        return IngestOutcome(given.height, 0, known=True)
-    wrong = wrong_with(given)
-    if wrong is not None:
-        _degrade(lake, chain, wrong)
-    _append(lake, chain, line)
-    lake.ingest(chain, "evm", str(_file(lake, chain)))
+    known = _is_known(lake, chain, given)
+    if not known:
+        wrong = wrong_with(given)
+        if wrong is not None:
+            _degrade(lake, chain, wrong)
+        _append(lake, chain, line)
+        lake.ingest(chain, "evm", str(_file(lake, chain)))
     for stage in STAGES[1:]:
         lake.run_stage(stage, chains=chain)
     for stage in STAGES:
         lake.health.require(stage, [chain])
+    if known:
+        head = lake.ledger.read(["gold.logs"]).of("gold.logs", chain).head()
+        return IngestOutcome(head.height if head else given.height, 0, known=True)
     rows = lake.table("gold.block_meta", chain=chain).filter(f"block_number = {given.height}").select("log_count").collect()
     return IngestOutcome(given.height, rows[0][0], known=False)
 

@@ -21,6 +21,7 @@ COLUMNS = (
     " transaction_index int, log_index int, address binary, topic0 binary, topic1 binary, topic2 binary, topic3 binary,"
     " topic_count int, data binary"
 )
+FILTER = '{"address": "0x…", "fromBlock": "0x0"}'
 
 
 def get_logs(lake: "Lake", chain: str, filter: Mapping[str, Any], max_results: int | None = None) -> DataFrame:
@@ -30,7 +31,8 @@ def get_logs(lake: "Lake", chain: str, filter: Mapping[str, Any], max_results: i
 
 
 def where(filter: LogFilter) -> Column:
-    """The same filter as a condition on bronze.evm_logs, for queries that read a large part of it, or join it with more."""
+    """The same filter as a condition on bronze.evm_logs, for queries that read a large part of it, or join it with more. A bound
+    that the filter leaves open is no bound here: the condition does not know the head."""
     found: list[Column] = [F.col("topic_count") >= len(filter.topics)]
     if filter.addresses:
         found.append(F.col("address").isin([bytearray(one) for one in filter.addresses]))
@@ -56,14 +58,22 @@ def register(lake: "Lake") -> None:
         """Rows of bronze.evm_logs for a filter as eth_getLogs takes it, in JSON."""
 
         def eval(self, chain: str, filter: str) -> Iterator[tuple[Any, ...]]:
-            import orjson
-
             from chainlake.logs.python_rows import python_rows
 
-            yield from python_rows(_find(home, prefix, chain, orjson.loads(filter), None))
+            yield from python_rows(_find(home, prefix, chain, read_filter(filter), None))
 
     made: Any = udtf(GetLogs, returnType=COLUMNS)
     lake.spark.udtf.register("get_logs", made)
+
+
+def read_filter(text: str | None) -> Any:
+    """The filter that SQL gives as text."""
+    import orjson
+
+    try:
+        return orjson.loads(text or "")
+    except ValueError as error:
+        raise BadInput(f"the filter {text!r:.80} is no JSON ({error}): get_logs takes one like {FILTER}") from None
 
 
 def _home(lake: "Lake") -> Path:

@@ -7,6 +7,7 @@ all new ones. If that place was rolled back, the filter is gone: clients then in
 import secrets
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,7 +19,7 @@ from chainlake.serve.arguments import read_filter_id
 from chainlake.serve.engine import Block, Position, Snapshot
 from chainlake.serve.log_json import logs_to_json
 from chainlake.serve.methods import Method, Note, Raw
-from chainlake.serve.pool import BUSY
+from chainlake.serve.pool import BUSY, CLIENT
 from chainlake.serve.queries import Queries
 
 END_OF_BLOCK = (1 << 31) - 1
@@ -36,25 +37,35 @@ class Installed:
     """The block of that place."""
 
 
+@dataclass(frozen=True)
+class Entry:
+    """An installed filter, whose it is, and when it was last asked about."""
+
+    installed: Installed
+    client: str
+    used: float
+
+
 class FilterTable:
-    """Filters by id: a limited number, each for a limited time."""
+    """Filters by id: a limited number, each for a limited time. When all are taken, the client that has most gives one up to
+    a client that has few."""
 
     def __init__(self, most: int, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._seconds, self._clock = most, seconds, clock
-        self._entries: dict[str, tuple[float, Installed]] = {}
+        self._entries: dict[str, Entry] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def install(self, installed: Installed) -> str:
+    def install(self, installed: Installed, client: str = "") -> str:
         """The id of a new filter."""
         with self._lock:
             self._expire()
-            if len(self._entries) >= self._most:
+            if len(self._entries) >= self._most and not self._has_made_room(client):
                 raise RpcError(BUSY, f"too many filters: {self._most} are installed, uninstall some or retry later")
             name = "0x" + secrets.token_hex(16)
-            self._entries[name] = (self._clock(), installed)
+            self._entries[name] = Entry(installed, client, self._clock())
             return name
 
     def get(self, name: str) -> Installed:
@@ -63,16 +74,16 @@ class FilterTable:
             self._expire()
             if name not in self._entries:
                 raise _not_found()
-            installed = self._entries[name][1]
-            self._entries[name] = (self._clock(), installed)
-            return installed
+            found = self._entries[name] = replace(self._entries[name], used=self._clock())
+            return found.installed
 
     def update(self, name: str, before: Installed, after: Installed) -> bool:
         """Remember what was reported, unless another call reported it at the same time."""
         with self._lock:
-            if self._entries.get(name, (0, None))[1] is not before:
+            entry = self._entries.get(name)
+            if entry is None or entry.installed is not before:
                 return False
-            self._entries[name] = (self._clock(), after)
+            self._entries[name] = replace(entry, installed=after, used=self._clock())
             return True
 
     def remove(self, name: str) -> bool:
@@ -82,8 +93,17 @@ class FilterTable:
 
     def _expire(self) -> None:
         oldest = self._clock() - self._seconds
-        for name in [name for name, (used, _) in self._entries.items() if used < oldest]:
+        for name in [name for name, entry in self._entries.items() if entry.used < oldest]:
             del self._entries[name]
+
+    def _has_made_room(self, client: str) -> bool:
+        """Takes from the client that has most what it has not asked about for longest, if it has much more than this one."""
+        held = Counter(entry.client for entry in self._entries.values())
+        most, count = held.most_common(1)[0]
+        if count < held[client] + 2:
+            return False
+        del self._entries[min((n for n, e in self._entries.items() if e.client == most), key=lambda n: self._entries[n].used)]
+        return True
 
 
 class FilterMethods:
@@ -111,7 +131,7 @@ class FilterMethods:
         return self._install(self._queries.snapshot(), None)
 
     def _install(self, snapshot: Snapshot, criteria: Criteria | None) -> str:
-        return self._table.install(Installed(criteria, (snapshot.head.number, END_OF_BLOCK), snapshot.head))
+        return self._table.install(Installed(criteria, (snapshot.head.number, END_OF_BLOCK), snapshot.head), CLIENT.get())
 
     def _filter_logs(self, note: Note, name: str) -> Raw:
         """All logs of the filter, as eth_getLogs answers them."""

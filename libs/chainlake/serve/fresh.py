@@ -19,12 +19,22 @@ class Fresh:
 
     async def get(self, name: str, make: Callable[[], Any]) -> Any:
         """What is remembered, else what `make` gives now."""
+        found = self._remembered(name)
+        if found is None:
+            found = await asyncio.get_running_loop().run_in_executor(self._thread, self._made, name, make)
+        return found
+
+    def _remembered(self, name: str) -> Any:
         made, result = self._kept.get(name, (-self._seconds, None))
-        if time.monotonic() - made < self._seconds and result is not None:
-            return result
-        result = await asyncio.get_running_loop().run_in_executor(self._thread, make)
-        self._kept[name] = (time.monotonic(), result)
-        return result
+        return result if time.monotonic() - made < self._seconds else None
+
+    def _made(self, name: str, make: Callable[[], Any]) -> Any:
+        """Of many that ask at once, the first has it made; the others waited for the thread, and find it."""
+        found = self._remembered(name)
+        if found is None:
+            found = make()
+            self._kept[name] = (time.monotonic(), found)
+        return found
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -113,6 +113,7 @@ class WorkPool:
         while (job := self._starting.get()) is not None:
             result, error = None, None
             if not job.answer.done():
+                CLIENT.set(job.client)
                 try:
                     result = job.work()
                 except Exception as raised:

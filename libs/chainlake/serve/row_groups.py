@@ -6,6 +6,7 @@ and no number of files can exhaust file handles.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Generic, Protocol, TypeVar
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from chainlake.errors import BrokenPromise, first_line
 from chainlake.serve.arrays import Longs
 from chainlake.serve.cache import ByteCache
 from chainlake.serve.visible import HIGHEST, LOWEST, Source
@@ -97,6 +99,19 @@ def holding(keys: Longs, low: Longs, high: Longs) -> tuple[Longs, Longs, Longs]:
     return places, first[places], last[places]
 
 
+@contextmanager
+def undamaged(path: str) -> Iterator[None]:
+    """Reading a file whose bytes are no longer those of a table fails by its name, which strangers may be told as well. Errors of
+    the system, that it is gone or may not be opened, stay what they are."""
+    try:
+        yield
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        name = "/".join(path.rsplit("/", 2)[-2:])
+        raise BrokenPromise(f"{name} is damaged ({first_line(error)}): run lake verify, then lake restore") from None
+
+
 class RowGroupFiles:
     """Parquet files with their footers kept, and the threads that read several row groups at once."""
 
@@ -109,7 +124,8 @@ class RowGroupFiles:
         found = self.footers.get(source.path)
         reads.used("footers", int(found is not None), int(found is None))
         if found is None:
-            found = Footer(pq.read_metadata(source.path, memory_map=True))
+            with undamaged(source.path):
+                found = Footer(pq.read_metadata(source.path, memory_map=True))
             self.footers.put(source.path, found, found.nbytes)
         return found
 
@@ -122,12 +138,14 @@ class RowGroupFiles:
         self, source: Source, footer: Footer, runs: Iterable[Sequence[int]], columns: Sequence[str], threads: bool = False
     ) -> Iterator[pa.Table]:
         """The same of several runs of row groups, one after the other."""
-        file = pq.ParquetFile(
-            source.path, metadata=footer.metadata, memory_map=True, pre_buffer=False, coerce_int96_timestamp_unit="us"
-        )
+        with undamaged(source.path):
+            file = pq.ParquetFile(
+                source.path, metadata=footer.metadata, memory_map=True, pre_buffer=False, coerce_int96_timestamp_unit="us"
+            )
         needed = list(dict.fromkeys((*columns, *source.kernel_columns())))
         for groups in runs:
-            rows = file.read_row_groups(groups, columns=needed, use_threads=threads)
+            with undamaged(source.path):
+                rows = file.read_row_groups(groups, columns=needed, use_threads=threads)
             yield source.seen(rows).select(list(columns))
 
 

@@ -21,6 +21,8 @@ from chainlake.sources.http_post import Passing, Poster, TooMuch, retry_after
 from chainlake.sources.json_text import parse, utf8
 
 FIRST_PAUSE, LONGEST_PAUSE, LONGEST_WAIT = 0.25, 20.0, 120.0
+DOUBLINGS = 16
+"""Pauses double so often at most: a float cannot hold what thousands of tries would make of them."""
 PASSING_CODES = (-32005, -32003, -32002, -32603, 429)
 PASSING_WORDS = ("rate limit", "too many", "limit exceeded", "too large", "timeout", "timed out", "try again", "busy")
 UNSUPPORTED_CODES = (-32601, -32602, -32004)
@@ -121,7 +123,7 @@ class RpcClient:
             asked = f", and asks to wait {wait:.0f} s" if wait > LONGEST_WAIT else ""
             raise Unavailable(f"{self._endpoint.shown} {problem}{asked} ({tries} tries): see what ails the node, then run again")
         self._poster.close()  # behind a load balancer, another connection may reach a better node
-        backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (tries - 1))
+        backoff = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(tries - 1, DOUBLINGS))
         self._pause(max(wait, backoff * random.uniform(0.5, 1.0)))
 
     def _chunk(self) -> int:
