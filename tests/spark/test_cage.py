@@ -217,6 +217,7 @@ def test_every_height_is_that_of_the_replay_through_batches_forks_and_rollbacks(
     assert full_lake.table("gold.cage_inverse_ops", chain=chain).agg({"height": "max"}).collect()[0][0] <= 17
     run(full_lake, chain)
     compare(Tables(full_lake, chain), expected[44][0], 44)
+    undo(full_lake, chain, expected)
     ask(reader, expected, random.Random(2))
     assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
 
