@@ -16,13 +16,14 @@ from chainlake.cage.transaction import TxIn
 from chainlake.cli.main import main
 from chainlake.demo import cage
 from chainlake.demo.cage import Made
-from chainlake.demo.cardano import array, blake, header, mapping, uint
+from chainlake.demo.cardano import array, header, mapping, uint
 from chainlake.errors import BadInput
 from chainlake.lake import Lake
 from chainlake.lake.home import Home
 from chainlake.lake.sql import query
 from chainlake.lake.verify import verify
 from chainlake.merkle import mpf
+from chainlake.merkle.blake import blake
 from chainlake.sources.cbor_spans import children
 from tests.unit.cage_asking import ask
 from tests.unit.cage_making import canonical, replayed
