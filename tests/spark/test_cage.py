@@ -16,13 +16,14 @@ from chainlake.cage.transaction import TxIn
 from chainlake.cli.main import main
 from chainlake.demo import cage
 from chainlake.demo.cage import Made
-from chainlake.demo.cardano import array, blake, header, mapping, uint
+from chainlake.demo.cardano import array, header, mapping, uint
 from chainlake.errors import BadInput
 from chainlake.lake import Lake
 from chainlake.lake.home import Home
 from chainlake.lake.sql import query
 from chainlake.lake.verify import verify
 from chainlake.merkle import mpf
+from chainlake.merkle.blake import blake
 from chainlake.sources.cbor_spans import children
 from tests.unit.cage_asking import ask
 from tests.unit.cage_making import canonical, replayed
@@ -217,6 +218,7 @@ def test_every_height_is_that_of_the_replay_through_batches_forks_and_rollbacks(
     assert full_lake.table("gold.cage_inverse_ops", chain=chain).agg({"height": "max"}).collect()[0][0] <= 17
     run(full_lake, chain)
     compare(Tables(full_lake, chain), expected[44][0], 44)
+    undo(full_lake, chain, expected)
     ask(reader, expected, random.Random(2))
     assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
 

@@ -5,9 +5,12 @@ import json
 import random
 import subprocess
 import sys
+import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -105,6 +108,25 @@ def test_an_output_with_the_hash_of_its_datum_is_answered_with_the_datum_once_a_
     assert sum(row["datum_hash"] is not None and row["datum"] is not None for row in of_address) == len(hashed) - 1
 
 
+def test_outputs_that_hold_a_token_are_looked_for_without_holding_the_whole_set(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def many(*_: object) -> Iterator[pa.Table]:
+        for part in range(20):
+            ids = [bytes([part]) + number.to_bytes(31, "big") for number in range(1_000)]
+            rows = [{"tx_id": one, "tx_index": 0, "assets": [], "txout": one * 8, "_height": 1, "_deleted": False} for one in ids]
+            yield pa.Table.from_pylist(rows)
+
+    reader = CageReader(home, CHAIN)
+    monkeypatch.setattr(reader._utxos._tail, "read", many)
+    tracemalloc.start()
+    try:
+        assert reader.utxos_with(b"\x01" * 28) == []
+        assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    finally:
+        tracemalloc.stop()
+
+
 def test_what_cannot_be_answered_is_said_in_one_line(home: Path) -> None:
     reader = CageReader(home, CHAIN)
     with pytest.raises(BadInput, match="there is no token 0x01 in c at block 39"):
@@ -183,6 +205,7 @@ def test_http(home: Path) -> None:
     token, facts = token_with_facts()
     key = sorted(facts)[0]
     assert get(gate, "/cage")[1]["utxo_root"] == "0x" + (state.utxo_root() or b"").hex()
+    assert (get(gate, "/cage")[1]["height"], get(gate, "/cage", height="7")[1]["height"]) == (39, 7)
     assert {row["token_id"] for row in get(gate, "/cage/tokens")[1]} == {"0x" + one.hex() for one in state.tokens}
     assert len(get(gate, f"/cage/token/{token.hex()}/facts")[1]) == len(facts)
     booted = state.tokens[token].created_height

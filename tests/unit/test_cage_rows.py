@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pyarrow as pa
 import pytest
@@ -195,6 +197,18 @@ def again(check: Any, columns: dict[str, pa.DataType], given: list[tuple[Any, ..
     arrays = [pa.array(column, kind) for column, kind in zip(zip(*given, strict=True), columns.values(), strict=True)]
     (row,) = rows(check([pa.RecordBatch.from_arrays(arrays, list(columns))]))
     return row
+
+
+def test_verify_reads_one_moment_of_a_lake_that_writers_go_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lake that gives nothing but one snapshot: what was read of two moments would not agree."""
+    now = MagicMock()
+    now.table.return_value.select.return_value.exceptAll.return_value.unionByName.return_value.limit.return_value.collect = list
+    stored = SimpleNamespace(options={"cage_policy": POLICY.hex()})
+    lake: Any = SimpleNamespace(pinned=None, snapshot=lambda tables: now, chain=lambda name: stored)
+    assert checks.by_address_problems(lake, "c") == []
+    for name in ("_utxo_root", "_tries", "_requests"):
+        monkeypatch.setattr(checks, name, lambda given, *_: [given])
+    assert checks.state_problems(lake, "c") == [now] * 3
 
 
 def test_verify_makes_tries_again_and_counts_rows_that_are_not_theirs() -> None:

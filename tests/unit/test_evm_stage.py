@@ -128,6 +128,19 @@ class Control:
         self.rows += rows
 
 
+def test_a_chain_keeps_its_cage_when_it_is_not_named_again_and_takes_no_other() -> None:
+    chains = Chains(Control())  # type: ignore[arg-type]
+    options = {"cage_policy": "ab" * 28, "genesis_complete": "true", "window": "10"}
+    chains.add(Chain("c", "cardano", "a.chunk", options))
+    chains.add(Chain("c", "cardano", "b.chunk", {}))
+    assert chains.get("c") == Chain("c", "cardano", "b.chunk", {"cage_policy": "ab" * 28, "genesis_complete": "true"})
+    chains.add(Chain("c", "cardano", "c.chunk", {"cage_policy": "0x" + "AB" * 28, "network": "testnet"}))
+    for other in ({"cage_policy": "cd" * 28}, {"network": "mainnet"}):
+        with pytest.raises(BadInput, match=r"chain 'c' has .*, not .*: choose another name for another cage"):
+            chains.add(Chain("c", "cardano", "d.chunk", other))
+    assert chains.get("c").source == "c.chunk"
+
+
 def test_the_network_is_remembered_on_first_contact_and_survives_other_options(node: FakeNode) -> None:
     chains = Chains(Control())  # type: ignore[arg-type]
     chains.add(Chain("c", "evm", node.url, {"batch": "5"}))

@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainlake.demo import cardano as demo
-from chainlake.demo.cardano import array, blake, mapping, octets, uint
+from chainlake.demo.cardano import array, mapping, octets, uint
 from chainlake.errors import BadInput
+from chainlake.merkle.blake import blake
 from chainlake.sources import cardano
 from chainlake.sources.base import ZERO_HASH, BadBlock, Split
 from chainlake.sources.cardano import MAX_BLOCK

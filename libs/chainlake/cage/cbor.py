@@ -7,13 +7,12 @@ strangers wrote costs at most as much as its length.
 from collections.abc import Iterator
 
 from chainlake.errors import BadInput
-from chainlake.sources.cbor_spans import ARRAY, BREAK, BYTES, MAP, MAX_DEPTH, TAG, UNSIGNED, Truncated, head, skip
+from chainlake.sources.cbor_spans import ARRAY, BREAK, BYTES, MAP, TAG, UNSIGNED, Truncated, head, skip, unsigned
 
 NEGATIVE = 1
 SET_TAG, CBOR_TAG = 258, 24
 POSITIVE_BIGNUM, NEGATIVE_BIGNUM = 2, 3
 MOST_ITEMS = 1 << 20
-NULL = 0xF6
 CHUNKED = 0x5F
 
 Span = tuple[int, int]
@@ -62,14 +61,6 @@ def fields(data: bytes, position: int, what: str) -> dict[int, Span]:
             raise BadInput(f"{what} has key {number} twice at byte {key[0]}")
         found[number] = value
     return found
-
-
-def unsigned(data: bytes, position: int, what: str) -> int:
-    """A number from 0 on."""
-    major, value, _ = head(data, position)
-    if major != UNSIGNED:
-        raise BadInput(f"{what} is no unsigned number at byte {position}")
-    return value
 
 
 def integer(data: bytes, position: int, what: str) -> int:
@@ -144,9 +135,7 @@ __all__ = [
     "BYTES",
     "CHUNKED",
     "MAP",
-    "MAX_DEPTH",
     "NEGATIVE",
-    "NULL",
     "TAG",
     "UNSIGNED",
     "Span",

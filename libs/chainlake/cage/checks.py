@@ -9,6 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from chainlake.cage.arrow_rows import batched, tuples
+from chainlake.cage.datums import Cage
 from chainlake.cage.rules import request_in
 from chainlake.cage.settings import Settings
 from chainlake.cage.transaction import TxOut
@@ -19,6 +20,7 @@ from chainlake.merkle import csmt, mpf
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
+    from chainlake.lake.reader import Snapshot
 
 MOST = 5
 PARTS_AGAIN = "part string, top binary, outputs bigint, wrong bigint"
@@ -28,33 +30,36 @@ TRIES_SCHEMA = pa.schema([("token_id", pa.binary()), ("root", pa.binary()), ("wr
 
 
 def state_problems(lake: "Lake", chain: str) -> list[str]:
-    """Roots and requests at the head that are not what the UTxO set and the facts say."""
-    head = lake.ledger.read(["silver.cage"]).of("silver.cage", chain).head()
+    """Roots and requests at the head that are not what the UTxO set and the facts say, all of one moment: writers go on."""
+    now = lake.pinned or lake.snapshot(["silver.utxos"])
+    head = now.ledger.of("silver.cage", chain).head()
     if head is None:
         return []
-    return [*_utxo_root(lake, chain, head.height), *_tries(lake, chain), *_requests(lake, chain)]
+    cage = Settings.of(lake.chain(chain).options).cage
+    return [*_utxo_root(now, chain, head.height), *_tries(now, chain), *_requests(now, chain, cage)]
 
 
 def by_address_problems(lake: "Lake", chain: str) -> list[str]:
     """Outputs that silver.utxos and gold.utxos_by_address do not both have."""
-    head = lake.ledger.read(["gold.cage"]).of("gold.cage", chain).head()
+    now = lake.pinned or lake.snapshot(["silver.utxos", "gold.utxos_by_address"])
+    head = now.ledger.of("gold.cage", chain).head()
     if head is None:
         return []
     columns = ("tx_id", "tx_index", "address", "lovelace")
-    one = lake.table("silver.utxos", chain=chain, height=head.height).select(*columns)
-    other = lake.table("gold.utxos_by_address", chain=chain).select(*columns)
+    one = now.table("silver.utxos", chain=chain, height=head.height).select(*columns)
+    other = now.table("gold.utxos_by_address", chain=chain).select(*columns)
     wrong = one.exceptAll(other).unionByName(other.exceptAll(one)).limit(MOST).collect()
     return [f"output {row[0].hex()}#{row[1]} of {chain} is not the same by address" for row in wrong]
 
 
-def _utxo_root(lake: "Lake", chain: str, height: int) -> list[str]:
+def _utxo_root(now: "Snapshot", chain: str, height: int) -> list[str]:
     """The tree made again from the outputs, part by part, beside the rows and the root that are kept of it."""
-    outputs = lake.table("silver.utxos", chain=chain).select(
+    outputs = now.table("silver.utxos", chain=chain).select(
         F.concat(F.lit(PREFIX), F.substring(F.lower(F.hex("tx_id")), 1, PART_DEPTH - len(PREFIX))).alias("part"),
         *("tx_id", "tx_index", "txout"),
         *_nulls(path="string", node="binary"),
     )
-    nodes = lake.table("silver.utxo_nodes", chain=chain).select(
+    nodes = now.table("silver.utxo_nodes", chain=chain).select(
         F.substring("path", 1, PART_DEPTH).alias("part"),
         *_nulls(tx_id="binary", tx_index="int", txout="binary"),
         *("path", "node"),
@@ -62,7 +67,7 @@ def _utxo_root(lake: "Lake", chain: str, height: int) -> list[str]:
     both = outputs.unionByName(nodes).repartition("part").sortWithinPartitions("part")
     parts = both.mapInArrow(parts_again, PARTS_AGAIN).collect()
     root, count = csmt.combine(unpacked(bytes(row["top"])) for row in parts), sum(row["outputs"] for row in parts)
-    said = lake.table("silver.chain_roots", chain=chain).filter(F.col("height") == height).select("utxo_root", "utxo_count")
+    said = now.table("silver.chain_roots", chain=chain).filter(F.col("height") == height).select("utxo_root", "utxo_count")
     kept = said.collect()
     expected = (bytes(kept[0][0]) if kept[0][0] is not None else None, kept[0][1]) if kept else (None, 0)
     problems = [
@@ -94,15 +99,15 @@ def parts_again(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batched(made, PARTS_SCHEMA)
 
 
-def _tries(lake: "Lake", chain: str) -> list[str]:
+def _tries(now: "Snapshot", chain: str) -> list[str]:
     """Every trie made again from its facts, beside the rows and the root that are kept of it."""
-    facts = lake.table("silver.trie_facts", chain=chain).select("token_id", "key", "value", *_nulls(path="string", node="binary"))
-    nodes = lake.table("silver.trie_nodes", chain=chain).select(
+    facts = now.table("silver.trie_facts", chain=chain).select("token_id", "key", "value", *_nulls(path="string", node="binary"))
+    nodes = now.table("silver.trie_nodes", chain=chain).select(
         "token_id", *_nulls(key="binary", value="binary"), *("path", "node")
     )
     both = facts.unionByName(nodes).repartition("token_id").sortWithinPartitions("token_id")
     made = both.mapInArrow(tries_again, TRIES_AGAIN)
-    tokens = lake.table("silver.cage_tokens", chain=chain).select("token_id", F.col("root").alias("said"), "tracked")
+    tokens = now.table("silver.cage_tokens", chain=chain).select("token_id", F.col("root").alias("said"), "tracked")
     found = []
     for row in tokens.join(made, "token_id", "full").collect():
         token = f"token {short(row['token_id'])} of {chain}"
@@ -138,19 +143,18 @@ def _nulls(**types: str) -> list[Column]:
     return [F.lit(None).cast(kind).alias(name) for name, kind in types.items()]
 
 
-def _requests(lake: "Lake", chain: str) -> list[str]:
+def _requests(now: "Snapshot", chain: str, cage: Cage | None) -> list[str]:
     """Requests that wait are exactly the outputs at the cage whose datum is one."""
-    cage = Settings.of(lake.chain(chain).options).cage
     if cage is None:
         return []
-    at_cage = lake.table("silver.utxos", chain=chain).filter(F.col("address") == F.lit(bytearray(cage.address)))
+    at_cage = now.table("silver.utxos", chain=chain).filter(F.col("address") == F.lit(bytearray(cage.address)))
     outputs = {
         (bytes(tx_id), number)
         for tx_id, number, datum in at_cage.select("tx_id", "tx_index", "datum").collect()
         if request_in(cage, TxOut(cage.address, 0, (), None, datum and bytes(datum), None, b"")) is not None
     }
     waiting = {
-        (bytes(row[0]), row[1]) for row in lake.table("silver.cage_requests", chain=chain).select("tx_id", "tx_index").collect()
+        (bytes(row[0]), row[1]) for row in now.table("silver.cage_requests", chain=chain).select("tx_id", "tx_index").collect()
     }
     return [
         f"request {tx_id.hex()}#{number} of {chain} is not both an output and a request"

@@ -20,7 +20,8 @@ def answer(reader: CageReader, path: str, query: Params) -> Any:
     height = read_height(query)
     match parts:
         case ["cage"]:
-            return plain(reader.block(height))
+            block = reader.block(height)
+            return {"height": block["_height"], **plain(block)}
         case ["cage", "tokens"]:
             return [plain(row) for row in reader.tokens(height)]
         case ["cage", "requests"]:

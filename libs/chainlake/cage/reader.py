@@ -1,6 +1,7 @@
 """The UTxO set, the cage and its tries after any block, with proofs, from the files of a lake: no Spark, no JVM."""
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain as join
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,14 +59,14 @@ class States:
         also: Callable[[Row], bool] | None = None,
     ) -> list[Row]:
         """The rows with some values of the searched column, or all, that are there after a block. `also` chooses among them; it
-        must look at the key only."""
+        must look only at what all rows of a key have in common. Only those that it takes are held."""
         wanted = None if values is None else sorted(set(values))
         base = history.base(height)
         floor = -1 if base is None else base.height
         tail = Limits({v.commit.commit_id: v.limit for v in history.visible(height) if v.limit > floor})
         held = Limits({} if base is None else {base.commit_id: base.height})
         found: dict[tuple[Any, ...], Row] = {}
-        for rows in (*self._tail.read(chain, tail, wanted), *self._base.read(chain, held, wanted)):
+        for rows in join(self._tail.read(chain, tail, wanted), self._base.read(chain, held, wanted)):
             for row in rows.to_pylist():
                 own = tuple(row[name] for name in self._key)
                 known = found.get(own)
@@ -170,9 +171,11 @@ class CageReader:
     def utxos_with(self, policy: bytes, name: bytes | None = None, height: int | None = None) -> list[Row]:
         """The unspent outputs that hold a token, or any of a policy."""
         history, at = self.at(height)
-        rows = self._utxos.at(self.chain, history, at)
-        held = [row for row in rows if any(a["policy"] == policy and name in (None, a["name"]) for a in row["assets"])]
-        return self._with_datums(held, at)
+
+        def holds(row: Row) -> bool:
+            return any(asset["policy"] == policy and name in (None, asset["name"]) for asset in row["assets"])
+
+        return self._with_datums(self._utxos.at(self.chain, history, at, also=holds), at)
 
     def prove_fact(self, token_id: bytes, key: bytes, height: int | None = None) -> Proven:
         """What a token's trie says of a key after a block, with the proof that its root holds it."""

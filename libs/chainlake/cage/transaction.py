@@ -31,10 +31,6 @@ class TxOut(NamedTuple):
     reference_script: bytes | None
     raw: bytes
 
-    def quantity(self, policy: bytes, name: bytes) -> int:
-        """How much of a token it holds."""
-        return sum(asset.quantity for asset in self.assets if asset.policy == policy and asset.name == name)
-
 
 class Redeemer(NamedTuple):
     """What a script is given: for the input (SPEND) or policy (MINT) at `place` in their sorted order."""

@@ -14,7 +14,8 @@ from chainlake.cage.transaction import TxIn
 from chainlake.demo import write_pieces
 from chainlake.demo.cage_cbor import output
 from chainlake.demo.cage_world import POLICY, Expected, World
-from chainlake.demo.cardano import CONWAY, WALLETS, array, blake, header, mapping, uint, wallet
+from chainlake.demo.cardano import CONWAY, WALLETS, array, header, mapping, uint, wallet
+from chainlake.merkle.blake import blake
 
 FORK_EVERY = 500
 FORKS = {5: 1, 14: 5, 30: 2, 60: 50, 118: 17}

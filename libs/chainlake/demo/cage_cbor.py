@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from chainlake.cage.datums import Request, State
 from chainlake.cage.transaction import MINT, SPEND, TxIn
-from chainlake.demo.cardano import array, blake, head, mapping, octets, uint
+from chainlake.demo.cardano import array, head, mapping, octets, uint
+from chainlake.merkle.blake import blake
 
 CHUNK = 64
 Assets = dict[bytes, dict[bytes, int]]

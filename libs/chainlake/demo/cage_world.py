@@ -24,9 +24,10 @@ from chainlake.cage.datums import (
 )
 from chainlake.cage.transaction import TxIn
 from chainlake.demo.cage_cbor import Draft, Plutus, output, text
-from chainlake.demo.cardano import WALLETS, blake, wallet
+from chainlake.demo.cardano import WALLETS, wallet
 from chainlake.errors import BadInput
 from chainlake.merkle import mpf
+from chainlake.merkle.blake import blake
 
 POLICY = blake(b"the cage's script")[:28]
 OTHER_POLICY = blake(b"another script")[:28]

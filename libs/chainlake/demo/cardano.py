@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chainlake.demo import write_pieces
+from chainlake.merkle.blake import blake
 
 NETWORK_START = 1_720_000_000
 SLOTS_PER_BLOCK = 20
@@ -24,11 +25,6 @@ GENESIS_OUTPUTS = 60
 
 TxIn = tuple[bytes, int]
 TxOut = tuple[bytes, int]
-
-
-def blake(data: bytes) -> bytes:
-    """BLAKE2b-256, the hash of everything here."""
-    return hashlib.blake2b(data, digest_size=32).digest()
 
 
 def head(major: int, argument: int) -> bytes:

@@ -8,6 +8,9 @@ from chainlake.errors import BadInput, some_of
 from chainlake.lake.clock import now
 from chainlake.lake.control import ControlTables
 
+LASTING = ("chain_id", "cage_policy", "network", "genesis", "genesis_complete")
+"""Options that say what a chain is. They stay when they are not given again."""
+
 
 @dataclass(frozen=True)
 class Chain:
@@ -50,15 +53,29 @@ class Chains:
         return self.all()[name]
 
     def add(self, chain: Chain) -> None:
-        """Remember a chain, or what changed of it. Its kind never changes, and its network only when it is given."""
+        """Remember a chain, or what changed of it. Its kind and its cage never change, and its network only when it is given."""
         check_name(chain.name)
         known = self.all().get(chain.name)
         if known and known.kind != chain.kind:
             raise BadInput(f"chain {chain.name!r} is of kind {known.kind}, not {chain.kind}: choose another name")
-        if known and "chain_id" in known.options:
-            chain = replace(chain, options={"chain_id": known.options["chain_id"], **chain.options})
+        if known:
+            chain = replace(chain, options={**lasting(known), **chain.options})
+            _check_cage(known, chain)
         if known == chain:
             return
         row = {"chain": chain.name, "kind": chain.kind, "source": chain.source, "options": dict(chain.options), "at": now()}
         self._control.append("chains", [row])
         self._known = None
+
+
+def lasting(chain: Chain) -> dict[str, str]:
+    """The options of a chain that stay when they are not given again."""
+    return {name: chain.options[name] for name in LASTING if name in chain.options}
+
+
+def _check_cage(known: Chain, chain: Chain) -> None:
+    """What a lake holds of a cage is of that cage alone: from another one events would be missed without a word."""
+    for name, usual in (("cage_policy", ""), ("network", "testnet")) if "cage_policy" in known.options else ():
+        was, now_ = (one.options.get(name, usual).lower().removeprefix("0x") for one in (known, chain))
+        if was != now_:
+            raise BadInput(f"chain {chain.name!r} has {name} {was}, not {now_}: choose another name for another cage")

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from chainlake.errors import BadInput, Unavailable, some_of
 from chainlake.lake import stopping
 from chainlake.lake.catalog import Catalog
-from chainlake.lake.chains import Chain
+from chainlake.lake.chains import Chain, lasting
 from chainlake.lake.gc import abandoned
 from chainlake.lake.guardrail import Guardrail
 from chainlake.lake.home import Home, find_home
@@ -101,7 +101,7 @@ class Lake(Records):
     def add_chain(self, name: str, kind: str, source: str, options: Mapping[str, str] | None = None) -> Chain:
         """Follow a chain: remember where its blocks come from. A node that does not answer is not remembered."""
         known = self.chains.all().get(name)
-        kept = {"chain_id": known.options["chain_id"]} if known and "chain_id" in known.options else {}
+        kept = lasting(known) if known and known.kind == kind else {}
         given = {**kept, **placed(options or {})}
         check_options(kind, given)
         told = network_of(kind, format_of(kind).expand(source), given)

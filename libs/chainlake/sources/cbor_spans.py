@@ -136,7 +136,7 @@ def unsigned(data: bytes, position: int, what: str) -> int:
     """The unsigned number at `position`."""
     major, value, _ = head(data, position)
     if major != UNSIGNED:
-        raise BadInput(f"{what} is not an unsigned number at byte {position} of the block")
+        raise BadInput(f"{what} is not an unsigned number at byte {position}")
     return value
 
 
