@@ -14,7 +14,7 @@ from chainlake.lake.ddl import parse
 from chainlake.lake.names import Namespace
 from chainlake.lake.reader import Snapshot
 from chainlake.lake.visibility import ADVANCE, ROLLBACK, Commit, History, LedgerView
-from tests.unit.ledger_model import CHAIN, commit
+from tests.unit.ledger_model import CHAIN, commit, moment
 
 TABLE = parse(
     """-- What happened in each block.
@@ -86,6 +86,13 @@ def test_a_version_from_before_a_migration_has_its_columns_as_null(monkeypatch: 
     before = [name for name in COLUMNS if name != "value"]
     found = asked(written(ADVANCE, 1, 9, 3), columns=before)
     assert found == "SELECT * FROM `store`.`silver_happened` VERSION AS OF 3 with ('no value',)"
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    catalog: Any = SimpleNamespace(control=None)
+    snapshot = Snapshot(None, catalog, LedgerView([commit(ADVANCE, 0, 5, 1), commit(ADVANCE, 5, 9, 2)]))  # type: ignore[arg-type]
+    for at in (moment(1), moment(1).replace(tzinfo=None)):
+        assert [one.seq for one in snapshot._histories(TABLE, CHAIN, None, at)[CHAIN].commits] == [1]
 
 
 class Looking(Snapshot):

@@ -175,7 +175,8 @@ class Snapshot:
                 raise BadInput(f"seq {seq} of {table.name} {chain} does not exist: there are 1 to {top}")
             found = {c: history.as_of_seq(seq) for c, history in found.items()}
         if at is not None:
-            found = {c: history.as_of_time(at) for c, history in found.items()}
+            moment = at if at.tzinfo else at.replace(tzinfo=timezone.utc)  # as everywhere: UTC where nothing else is said
+            found = {c: history.as_of_time(moment) for c, history in found.items()}
         return found
 
     def _history(self, table: Table, chain: str) -> History:
