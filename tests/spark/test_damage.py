@@ -60,6 +60,17 @@ def test_rows_deleted_around_the_ledger_are_found_and_restored(frail: Lake) -> N
     check_whole(frail)
 
 
+def test_a_commit_made_while_rows_were_missing_reads_whole_once_they_are_back(make_lake: Callable[..., Lake]) -> None:
+    """Its own Delta version lacks them for ever."""
+    lake = _filled(make_lake())
+    lake.spark.sql(f"DELETE FROM {lake.namespace.store('silver.test_totals')} WHERE _height = 2")
+    extend(lake, CHAIN, 14)
+    run_all(lake, stages=STAGES[:3])
+    assert restore(lake, "silver.test", CHAIN, 3).lost == []
+    seq = lake.ledger.read().of("silver.test", CHAIN).seq()
+    assert total(lake, CHAIN, seq=seq) == (14, expected_total("0:1", 14))
+
+
 def test_rows_changed_and_added_around_the_ledger_are_found(frail: Lake) -> None:
     name = frail.namespace.store("silver.test_totals")
     frail.spark.sql(f"UPDATE {name} SET total = total + 1 WHERE _height = 9")
@@ -133,6 +144,7 @@ def test_a_restore_to_before_a_migration_keeps_what_the_migration_changed(frail:
     done = restore(frail, "silver.test", CHAIN, 2)
     assert done.lost == [] and done.carried["silver_test_totals"] == 8 + 2, "heights 9 to 16, two of them once more: rolled back"
     check_whole(frail, 16)
+    assert total(frail, CHAIN, seq=1) == (4, expected_total("0:1", 4)), "its Delta version does not have the new column"
     catalog._check_drift()
 
 

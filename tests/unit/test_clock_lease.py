@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from chainlake.errors import Fenced, LeaseHeld, Unavailable
 from chainlake.lake.clock import commit_time, new_commit_id, now, process_id, process_is_dead
 from chainlake.lake.control import ControlTables
 from chainlake.lake.deltalog import DeltaLog
@@ -133,15 +134,56 @@ def test_a_lease_is_free_once_released_or_expired_or_its_owner_is_gone() -> None
     assert row(HELD, 60, f"{host}:{pid}:{int(started) - 1}:ab").is_free()
 
 
-def test_a_lease_that_is_taken_again_renews_itself_again(tmp_path: Path) -> None:
-    """It would run out under a long piece of work otherwise."""
-    place = with_control(made_lake(tmp_path, [commit_row(1, 0, 1)])) / "warehouse"
+def lease_on(home: Path, ttl: float = 60.0) -> Lease:
+    """The lease of a lane on disk."""
+    place = home / "warehouse"
     namespace = Namespace()
     control = ControlTables(None, namespace, place)
     ledger = Ledger(namespace, control, DeltaLog(None, "ledger", place / "control" / "ledger"))
-    held = Lease(control, ledger, DeltaLog(None, "leases", place / "control" / "leases"), "raw.logs", "c", ttl=1.2)
+    return Lease(control, ledger, DeltaLog(None, "leases", place / "control" / "leases"), "raw.logs", "c", ttl)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return with_control(made_lake(tmp_path, [commit_row(1, 0, 1)]))
+
+
+def test_a_lease_that_is_taken_again_renews_itself_again(home: Path) -> None:
+    """It would run out under a long piece of work otherwise."""
+    held = lease_on(home, ttl=1.2)
     for epoch in (1, 2):
         with held:
             assert held.epoch == epoch
             time.sleep(1.5)
             held.check()
+
+
+def test_a_lease_that_cannot_be_renewed_runs_out(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with lease_on(home, ttl=0.9) as held:
+        held.check()
+
+        def refuse(*_: object, **__: object) -> None:
+            raise Unavailable("the disk is full")
+
+        monkeypatch.setattr(ControlTables, "append", refuse)
+        time.sleep(1.2)
+        with pytest.raises(Fenced, match="the lease ran out"):
+            held.check()
+
+
+def test_a_writer_that_a_rollback_stopped_may_run_again_at_once(home: Path) -> None:
+    with pytest.raises(Fenced), lease_on(home):
+        raise Fenced("seq 2 was taken by another writer")
+    with lease_on(home) as held:
+        assert held.epoch == 2
+
+
+def test_an_earlier_lease_does_not_confirm_one_that_another_writer_took(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = lease_on(home)
+    with mine:
+        pass
+    before = LeaseRow(1, "me", RELEASED, now())
+    with lease_on(home), monkeypatch.context() as stale:
+        stale.setattr("chainlake.lake.lease.read_lease", lambda *_: before)
+        with pytest.raises(LeaseHeld, match="another writer took the lease at the same moment"):
+            mine.__enter__()

@@ -125,3 +125,14 @@ def test_a_limit_that_is_no_number_is_refused_by_name(monkeypatch: pytest.Monkey
     monkeypatch.setenv("LAKE_ORPHAN_HARD_ROWS", "many")
     with pytest.raises(BadInput, match=r"LAKE_ORPHAN_HARD_ROWS is 'many': a number is expected"):
         limits_from_environment()
+
+
+@pytest.mark.parametrize("text", ["nan", "inf", "-1"])
+def test_a_limit_that_nothing_can_be_compared_with_is_refused_too(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LAKE_ORPHAN_HARD_ROWS", "LAKE_ORPHAN_PAUSE"):
+        with (
+            monkeypatch.context() as one,
+            pytest.raises(BadInput, match=rf"\${name} is '{text}': a number of 0 or more is expected"),
+        ):
+            one.setenv(name, text)
+            limits_from_environment()

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -16,7 +17,18 @@ import pytest
 
 from chainlake.lake import server
 from chainlake.lake.home import Home
-from chainlake.lake.server import Server, _alive, _free_port, _is_locked, _locked, _watch, register_client, running, stop
+from chainlake.lake.server import (
+    Server,
+    _alive,
+    _free_port,
+    _is_locked,
+    _locked,
+    _watch,
+    register_client,
+    running,
+    spark_settings,
+    stop,
+)
 
 
 @pytest.fixture
@@ -112,6 +124,15 @@ def test_two_commands_that_look_at_once_do_not_take_each_other_for_the_server(ho
     for thread in threads:
         thread.join()
     assert len(found) == 1200 and set(found) == {None}
+
+
+def test_a_home_with_spaces_and_quotes_in_its_path_is_one_option_of_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's launcher splits options as a shell does."""
+    monkeypatch.setattr("chainlake.lake.server.delta_jars", list)
+    monkeypatch.setenv("LAKE_JAVA_OPTIONS", "-Xss4m")
+    for place in ("/plain/.lake", '/My Lakes/Bob\'s "best"/back\\slash/.lake'):
+        options = spark_settings(Home(Path(place)))["spark.driver.extraJavaOptions"]
+        assert shlex.split(options) == [f"-Dderby.system.home={place}/server", "-Xss4m"]
 
 
 def test_the_url_of_a_server_is_on_this_machine_only() -> None:

@@ -28,6 +28,13 @@ def chains(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return {chain.kind: format_of(chain.kind).expand(str(chain.path)) for chain in written}
 
 
+def test_a_pipe_is_refused_since_nobody_may_ever_write_to_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    for kind in ("evm", "comet", "cardano", "raft"):
+        with pytest.raises(BadInput, match=r"pipe\.jsonl is neither a file nor a directory: .* write them to a file"):
+            format_of(kind).expand(str(tmp_path / "pipe.jsonl"))
+
+
 def test_a_directory_means_its_files_by_name_and_only_those_the_format_takes(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.jsonl.gz", "c.txt", ".hidden.jsonl"):
         (tmp_path / name).write_text("x")

@@ -126,3 +126,9 @@ def test_a_version_that_writes_views_in_another_way_makes_them_anew(
     changed.write_text(Path(views.__file__).read_text(encoding="utf-8") + "# other\n", encoding="utf-8")
     monkeypatch.setattr(views, "__file__", str(changed))
     assert lake.catalog.digest() != before
+
+
+def test_the_path_of_a_table_may_have_a_quote_in_it(tmp_path: Path) -> None:
+    spark: Any = Spark()
+    catalog = Catalog(spark, Namespace(), tmp_path / "Bob's lake", [])
+    assert f" LOCATION '{tmp_path}/Bob\\'s lake/store/silver_things'" in catalog._create("store", "silver_things", STATE)

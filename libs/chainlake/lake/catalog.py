@@ -164,7 +164,7 @@ class Catalog:
 
     def _create(self, schema: str, name: str, table: Table) -> str:
         path = self._path(schema, name)
-        location = f" LOCATION '{path}'" if path else ""
+        location = f" LOCATION '{views.quoted(str(path))}'" if path else ""
         full = f"{self.namespace.schema(schema)}.`{name}`"
         if path and self._is_made(schema, name):
             return f"CREATE TABLE IF NOT EXISTS {full} USING DELTA{location}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from chainlake.errors import BadInput, LeaseHeld, some_of
+from chainlake.errors import BadInput, Fenced, LeaseHeld, some_of
 from chainlake.lake.clock import actor, new_commit_id, now
 from chainlake.lake.commit import append
 from chainlake.lake.ddl import Table
@@ -48,8 +48,8 @@ def compact(lake: "Lake", stage: str | None = None, chain: str | None = None) ->
         try:
             with lake.lease(one.name, lane) as lease:
                 done += _compact_lane(lake, one, chains, lease)
-        except LeaseHeld as held:
-            done += [Compacted(one.name, name, None, 0, f"skipped: {held}") for name in chains]
+        except (LeaseHeld, Fenced) as busy:  # a writer, or a rollback at this moment: the other lanes are compacted
+            done += [Compacted(one.name, name, None, 0, f"skipped: {busy}") for name in chains]
     _renew_other_views(lake, stages, done)
     _pack(lake, stages)
     return done

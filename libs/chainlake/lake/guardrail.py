@@ -42,9 +42,12 @@ def number_from_environment(name: str, default: float) -> float:
     """A limit that an operator may have set."""
     text = os.environ.get(name, str(default))
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         raise BadInput(f"${name} is {text!r}: a number is expected") from None
+    if not 0 <= number < float("inf"):
+        raise BadInput(f"${name} is {text!r}: a number of 0 or more is expected")
+    return number
 
 
 class Guardrail:

@@ -52,7 +52,7 @@ class Lease:
         self.stage = stage
         self.lane = lane
         self._ttl = ttl
-        self._owner = f"{process_id()}:{secrets.token_hex(4)}"
+        self._owner = ""
         self._stop = threading.Event()
         self._renewed = 0.0
         self._lost: str | None = None
@@ -66,6 +66,7 @@ class Lease:
                 f" {current.expires_at:%H:%M:%S} UTC): wait, or stop that process"
             )
         self.epoch = current.epoch + 1 if current else 1
+        self._owner = f"{process_id()}:{secrets.token_hex(4)}"  # another each time: an older mark must not confirm this one
         self._write(HELD, Turn(f"lease:{self.stage}@{self.lane}", self.epoch))
         failpoint("after_lease")
         if self._log.version_of("lease", self._owner) is None:
@@ -77,9 +78,10 @@ class Lease:
         threading.Thread(target=self._renew, args=[self._stop], daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
+        """Give the lease back, also after a rollback took the seq: who is told to run again need not wait until it runs out."""
         self._stop.set()
-        if self._lost is None and kind is not Fenced:
+        if self._lost is None:
             self._write(RELEASED)
 
     def check(self) -> None:
@@ -110,12 +112,12 @@ class Lease:
                 continue
 
     def _write(self, state: str, turn: Turn | None = None) -> None:
-        self._renewed = time.monotonic()
-        at = now()
+        asked, at = time.monotonic(), now()
         expires = at + timedelta(seconds=self._ttl)
         row = {"stage": self.stage, "lane": self.lane, "epoch": self.epoch, "owner": self._owner, "state": state}
         mark = {"lease": self._owner, **row, "expires_at": expires.isoformat()}
         self._control.append("leases", [{**row, "expires_at": expires, "at": at}], mark, turn)
+        self._renewed = asked
 
 
 def read_lease(control: ControlTables, log: DeltaLog, stage: str, lane: str) -> LeaseRow | None:

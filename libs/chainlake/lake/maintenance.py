@@ -6,7 +6,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
+
 from chainlake.lake.clock import actor, now
+from chainlake.lake.control import ControlTables, is_conflict
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
@@ -36,10 +39,19 @@ class Maintenance:
 
     def records(self, action: str) -> list[dict[str, Any]]:
         """Records of an action, oldest first, with their details parsed."""
-        rows = [row for row in self._lake.control.read("maintenance") if row["action"] == action]
-        return [{**row, "details": json.loads(row["details"])} for row in sorted(rows, key=lambda row: row["at"])]
+        return records(self._lake.control, action)
 
     def optimize(self, full_name: str, name: str) -> None:
-        """Pack small files into few."""
-        with self.marked("optimize", secrets.token_hex(8), table=name):
-            self._lake.spark.sql(f"OPTIMIZE {full_name}")
+        """Pack small files into few. Where others rewrite the same files at that moment, they stay for the next time."""
+        try:
+            with self.marked("optimize", secrets.token_hex(8), table=name):
+                self._lake.spark.sql(f"OPTIMIZE {full_name}")
+        except PySparkException as error:
+            if not is_conflict(error):
+                raise
+
+
+def records(control: ControlTables, action: str) -> list[dict[str, Any]]:
+    """Records of an action in a lake's control.maintenance, oldest first, with their details parsed."""
+    rows = [row for row in control.read("maintenance") if row["action"] == action]
+    return [{**row, "details": json.loads(row["details"])} for row in sorted(rows, key=lambda row: row["at"])]

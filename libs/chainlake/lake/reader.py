@@ -4,7 +4,7 @@ Two axes of time: by block (`height`), and by what the lake believed when (`seq`
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timezone
 from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
@@ -13,8 +13,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from chainlake.errors import BadInput, some_of
-from chainlake.lake.clock import now
+from chainlake.lake.clock import commit_time, now
 from chainlake.lake.ddl import Table
+from chainlake.lake.maintenance import records
 from chainlake.lake.names import physical
 from chainlake.lake.visibility import ADVANCE, Commit, History, LedgerView, Visible
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from chainlake.lake.catalog import Catalog
 
 FEW = 32
+EVER = datetime.min.replace(tzinfo=timezone.utc)
 
 
 class Snapshot:
@@ -138,20 +140,27 @@ class Snapshot:
         return frame.join(F.broadcast(allowed), _inside(*map(F.col, allowed.columns)), "left_semi")
 
     def _stored(self, table: Table, histories: Mapping[str, History], versioned: bool) -> DataFrame:
-        """The physical table: as of the recorded Delta version where one is asked for and retention still has it."""
+        """The physical table: as of the recorded Delta version where one is asked for and retention still has it. A version that
+        `lake restore` went back behind may hold the damage, so the present table is read in its place."""
         full = self._catalog.namespace.store(table.name)
         if not versioned:
             return self._spark.table(full)
         stored = physical(table.name)
         made = [
-            (c.delta_versions[stored], c.committed_at)
+            (c.delta_versions[stored], c.committed_at, commit_time(c.commit_id))
             for h in histories.values()
             for c in h.commits
             if c.kind == ADVANCE and stored in c.delta_versions  # others repeat the versions that they found
         ]
-        if not made or max(made)[1] <= now() - table.retention:
+        version, committed_at, begun_at = max(made, default=(0, EVER, EVER))
+        if committed_at <= now() - table.retention or self._left_behind(stored, version, begun_at):
             return self._spark.table(full)
-        return self._spark.sql(f"SELECT * FROM {full} VERSION AS OF {max(made)[0]}")
+        return _with_later_columns(table, self._spark.sql(f"SELECT * FROM {full} VERSION AS OF {version}"))
+
+    def _left_behind(self, stored: str, version: int, begun_at: datetime) -> bool:
+        """Whether a restore took the table to an older version after this one was begun."""
+        restores = [row for row in records(self.control, "restore") if row["state"] == "started" and row["at"] >= begun_at]
+        return any(row["details"]["tables"].get(stored, version) < version for row in restores)
 
     def _histories(self, table: Table, chain: str | None, seq: int | None, at: datetime | None) -> dict[str, History]:
         chains = self.ledger.chains(table.stages)
@@ -166,7 +175,8 @@ class Snapshot:
                 raise BadInput(f"seq {seq} of {table.name} {chain} does not exist: there are 1 to {top}")
             found = {c: history.as_of_seq(seq) for c, history in found.items()}
         if at is not None:
-            found = {c: history.as_of_time(at) for c, history in found.items()}
+            moment = at if at.tzinfo else at.replace(tzinfo=timezone.utc)  # as everywhere: UTC where nothing else is said
+            found = {c: history.as_of_time(moment) for c, history in found.items()}
         return found
 
     def _history(self, table: Table, chain: str) -> History:
@@ -193,6 +203,15 @@ def _inside(chain: Column, commit: Column, low: Column, limit: Column) -> Column
     """A row belongs to the commit and chain, and its height is in (low, limit]."""
     own = (F.col("_commit") == commit) & (F.col("_chain") == chain)
     return own & (F.col("_height") > low) & (F.col("_height") <= limit)
+
+
+def _with_later_columns(table: Table, frame: DataFrame) -> DataFrame:
+    """A Delta version from before a migration lacks the columns that it added. In the present table its rows have NULL there."""
+    present = set(frame.columns)
+    later = [column for column in table.stored if column.name not in present]
+    if not later:
+        return frame
+    return frame.select("*", *[F.lit(None).cast(column.type).alias(column.name) for column in later])
 
 
 def _newest(table: Table, tail: DataFrame, base: DataFrame | None) -> DataFrame:

@@ -48,7 +48,7 @@ def _append(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: in
         if head is None or head.height <= height:
             return None
         height = reachable(lake, stage, history, height)
-        inputs = {name: view.of(name, chain).seq() for name in stage.inputs}
+        inputs = {name: history.consumed(name) for name in stage.inputs}  # what they did since is for the next run to follow
         row = rollback_row(view, lake, stage, chain, height, why, history.epoch(), None, inputs)
         try:
             with wide_views(lake, view, [row]):

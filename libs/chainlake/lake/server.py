@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -55,7 +56,7 @@ def spark_settings(home: Home) -> dict[str, str]:
         "spark.driver.memory": os.environ.get("LAKE_DRIVER_MEMORY", "4g"),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dderby.system.home={home.server} {java_options}".strip(),
+        "spark.driver.extraJavaOptions": f"-Dderby.system.home={_in_one_piece(home.server)} {java_options}".strip(),
         "spark.local.dir": str(home.server / "spark"),
         "spark.log.level": "ERROR",
         "spark.ui.enabled": "false",
@@ -73,6 +74,11 @@ def spark_settings(home: Home) -> dict[str, str]:
         "spark.connect.grpc.binding.address": "127.0.0.1",
         **_given_settings(),
     }
+
+
+def _in_one_piece(path: Path) -> str:
+    """A path as Spark's launcher takes it for one option: it splits options at spaces and takes quotes away."""
+    return re.sub(r"""([\s"'\\])""", r"\\\1", str(path))
 
 
 def _given_settings() -> dict[str, str]:

@@ -33,7 +33,9 @@ def expand(path: str, suffixes: tuple[str, ...], may_be_empty: bool = False) -> 
     if not os.access(full, os.R_OK):
         raise BadInput(f"{path} cannot be read: check its permissions")
     if not os.path.isdir(full):
-        if os.path.isfile(full) and os.path.getsize(full) == 0 and not may_be_empty:
+        if not os.path.isfile(full):
+            raise BadInput(f"{path} is neither a file nor a directory: blocks are read more than once, so write them to a file")
+        if os.path.getsize(full) == 0 and not may_be_empty:
             raise BadInput(f"{path} is empty: it holds no block")
         return [full]
     names = sorted(name for name in os.listdir(full) if name.endswith(suffixes) and not name.startswith("."))
