@@ -15,7 +15,7 @@ fresh: clean ## throw the lake away, then build it anew like make run
 	@$(MAKE) --no-print-directory run
 
 test: lint  ## everything that has to hold: style, types, tests
-	@.venv/bin/python -m pytest tests -n 2 --dist loadscope
+	@.venv/bin/python -m pytest tests -n 2 --dist loadscope --max-worker-restart 0
 
 soak: setup ## kill all pipelines at random moments for five minutes, then compare roots (SECONDS=N for longer)
 	@LAKE_SOAK_SECONDS=$(or $(SECONDS),300) .venv/bin/python -m pytest tests/spark/test_soak.py -s

@@ -1,6 +1,7 @@
 """The Connect client against the test server, over loopback: nodes that fail, lag, lie or trim."""
 
 import json
+import sys
 import threading
 import time
 import urllib.error
@@ -305,6 +306,16 @@ NOT_UNDERSTOOD: tuple[tuple[str, object, str], ...] = (
 )
 
 
+@pytest.fixture
+def no_recursion_limit() -> Iterator[None]:
+    """As some libraries leave it: then Python's own JSON parser ends the process where text is nested deeply."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(2**31 - 1)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.usefixtures("no_recursion_limit")
 def test_controls_refuse_what_they_do_not_understand_and_change_nothing(node: StreamNode, servers: list[RiverServer]) -> None:
     before, settings = node.answer(ID), (node.page_limit, node.earlier)
     for what, given, message in NOT_UNDERSTOOD:

@@ -1,8 +1,9 @@
 """What a Cardano chain's options say: which script the cage is, and what there was before the first block."""
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+
+import orjson
 
 from chainlake.cage.datums import Cage
 from chainlake.cage.decode import decode_output
@@ -57,11 +58,11 @@ def parse_txin(text: str) -> TxIn:
 
 def _genesis_line(line: bytes, where: str) -> tuple[TxIn, TxOut]:
     try:
-        entry = json.loads(line)
+        entry = orjson.loads(line)
         match entry:
             case {"txin": str(place), "txout": str(output)}:
                 return parse_txin(place), decode_output(from_hex(output, "txout"))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise BadInput(f"{where} is no JSON: {str(error)[:100]}") from None
     except BadInput as error:
         raise BadInput(f"{where}: {error}") from None

@@ -16,6 +16,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from chainlake.demo import write_pieces
 from chainlake.demo.river import Miniblock, Stream
 from chainlake.demo.river_node import StreamNode
@@ -255,11 +257,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _control(self, text: str) -> None:
         what = self.path.removeprefix("/control/")
         try:
-            given = json.loads(text or "{}")
+            given = orjson.loads(text or "{}")
             if what == self.path or not isinstance(given, dict):
                 raise BadInput("POST /control/<what> with a JSON object")
             answer = self.server.control(what, given)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self._send(400, "application/json", json.dumps({"error": f"the body is not JSON: {error}"}).encode())
             return
         except BadInput as error:
