@@ -294,7 +294,7 @@ NOT_UNDERSTOOD: tuple[tuple[str, object, str], ...] = (
     ("fail", {"requests": -1}, "requests is '-1'"),
     ("fail", {"requests": True}, "requests is 'True'"),
     ("slow", {"seconds": -1}, "a number from 0"),
-    ("slow", {"seconds": float("nan")}, "seconds is 'nan'"),
+    ("slow", {"seconds": float("nan")}, "the body is not JSON"),
     ("slow", {"secnds": 2}, "slow knows no 'secnds': it takes seconds"),
     ("settings", {"page_limit": 0, "earlier": 1}, "a number from 1"),
     ("damage", {"miniblock": 3}, "damage is done to one stream"),
