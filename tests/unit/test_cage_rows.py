@@ -204,7 +204,7 @@ def test_verify_reads_one_moment_of_a_lake_that_writers_go_on_with(monkeypatch: 
     now = MagicMock()
     now.table.return_value.select.return_value.exceptAll.return_value.unionByName.return_value.limit.return_value.collect = list
     stored = SimpleNamespace(options={"cage_policy": POLICY.hex()})
-    lake: Any = SimpleNamespace(pinned=None, snapshot=lambda tables: now, chain=lambda name: stored)
+    lake: Any = SimpleNamespace(moment=lambda tables: now, chain=lambda name: stored)
     assert checks.by_address_problems(lake, "c") == []
     for name in ("_utxo_root", "_tries", "_requests"):
         monkeypatch.setattr(checks, name, lambda given, *_: [given])
