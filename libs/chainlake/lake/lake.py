@@ -103,14 +103,14 @@ class Lake(Records):
 
     def add_chain(self, name: str, kind: str, source: str, options: Mapping[str, str] | None = None) -> Chain:
         """Follow a chain: remember where its blocks come from. A node that does not answer is not remembered."""
-        known = self.chains.all().get(name)
-        kept = lasting(known) if known and known.kind == kind else {}
+        check_options(kind, options or {})
+        known, place = self.chains.all().get(name), os.path.abspath(source) if "://" not in source else source
+        kept = lasting(known, place) if known and known.kind == kind else {}
         given = {**kept, **placed(options or {})}
-        check_options(kind, given)
         told = network_of(kind, format_of(kind).expand(source), given)
         if told is not None:
             given["chain_id"] = told
-        self.chains.add(Chain(name, kind, os.path.abspath(source) if "://" not in source else source, given))
+        self.chains.add(Chain(name, kind, place, given))
         return self.chain(name)
 
     def ingest(self, name: str, kind: str, source: str, options: Mapping[str, str] | None = None) -> "pd.DataFrame":
