@@ -85,9 +85,16 @@ def test_a_file_that_is_no_use_is_told_of_the_shards_that_name_it(tmp_path: Path
         ["snapshot", "import", "/nowhere", "--chain", "c", "--from", "http://127.0.0.1:1", "--root", "xyz"],
         ["snapshot", "import", "/nowhere", "--chain", "c", "--from", "http://127.0.0.1:1", "--option", "registrar=x"],
         ["prove", "shards", "c", "ab" * 32],
+        ["prove", "shards", "c", "0x10"],
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--home", str(tmp_path / "home")]) == 2
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and said.err.startswith("lake: ") and said.out == ""
+
+
+def test_an_id_that_is_typed_wrong_is_told_with_its_rule_and_where_ids_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "shards", "c", "0x10"]) == 2
+    said = capsys.readouterr().err
+    assert "'0x10' is not the id of a stream: 64 hex digits (32 bytes) are expected" in said and "silver.streams" in said
