@@ -202,6 +202,7 @@ def again(check: Any, columns: dict[str, pa.DataType], given: list[tuple[Any, ..
 def test_verify_reads_one_moment_of_a_lake_that_writers_go_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lake that gives nothing but one snapshot: what was read of two moments would not agree."""
     now = MagicMock()
+    now.ledger.is_overtaken.return_value = False
     now.table.return_value.select.return_value.exceptAll.return_value.unionByName.return_value.limit.return_value.collect = list
     stored = SimpleNamespace(options={"cage_policy": POLICY.hex()})
     lake: Any = SimpleNamespace(moment=lambda tables: now, chain=lambda name: stored)

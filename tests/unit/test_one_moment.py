@@ -37,6 +37,7 @@ def test_a_check_asks_the_lake_for_one_moment_and_reads_nothing_else(
     for given in ("F", "Window"):  # these need a session
         monkeypatch.setattr(module, given, MagicMock(), raising=False)
     now, asked = MagicMock(), list[list[str]]()
+    now.ledger.is_overtaken.return_value = False
     frame = now.table.return_value
     frame.select.return_value.count.return_value = 0
     if module is sync:
