@@ -4,7 +4,7 @@ Every message names the value, the rule and the remedy in one line. The command 
 stack trace and exits with `exit_code`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 MOST_NAMES = 10
 
@@ -13,6 +13,8 @@ class LakeError(Exception):
     """Something a user or operator can understand and act on."""
 
     exit_code = 1
+    chains: Sequence[str] = ()
+    """Those of a lane that it is about: the others go on. Empty: all of them."""
 
 
 class BadInput(LakeError):

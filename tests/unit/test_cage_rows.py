@@ -202,9 +202,10 @@ def again(check: Any, columns: dict[str, pa.DataType], given: list[tuple[Any, ..
 def test_verify_reads_one_moment_of_a_lake_that_writers_go_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lake that gives nothing but one snapshot: what was read of two moments would not agree."""
     now = MagicMock()
+    now.ledger.is_overtaken.return_value = False
     now.table.return_value.select.return_value.exceptAll.return_value.unionByName.return_value.limit.return_value.collect = list
     stored = SimpleNamespace(options={"cage_policy": POLICY.hex()})
-    lake: Any = SimpleNamespace(pinned=None, snapshot=lambda tables: now, chain=lambda name: stored)
+    lake: Any = SimpleNamespace(moment=lambda tables: now, chain=lambda name: stored)
     assert checks.by_address_problems(lake, "c") == []
     for name in ("_utxo_root", "_tries", "_requests"):
         monkeypatch.setattr(checks, name, lambda given, *_: [given])

@@ -12,6 +12,7 @@ from chainlake.cli.main import main
 from chainlake.demo.write import write_demo
 from chainlake.errors import BadInput
 from chainlake.lake.chains import Chain, Chains
+from chainlake.lake.lake import Lake
 from chainlake.lake.runner import ChainSummary
 from chainlake.lake.visibility import LedgerView
 from chainlake.raw.rules import Header
@@ -139,6 +140,37 @@ def test_a_chain_keeps_its_cage_when_it_is_not_named_again_and_takes_no_other() 
         with pytest.raises(BadInput, match=r"chain 'c' has .*, not .*: choose another name for another cage"):
             chains.add(Chain("c", "cardano", "d.chunk", other))
     assert chains.get("c").source == "c.chunk"
+
+
+def test_a_shard_keeps_what_it_is_when_it_is_not_said_again_and_results_as_long_as_its_source() -> None:
+    chains = Chains(Control())  # type: ignore[arg-type]
+    lasting = {"registry": "/n.jsonl", "app_hash": "placeholder", "mask": "3", "snapshot": "7"}
+    chains.add(Chain("c", "comet", "/a.json", {**lasting, "results": "/r.json", "batch": "5"}))
+    chains.add(Chain("c", "comet", "/a.json", {}))
+    assert chains.get("c").options == {**lasting, "results": "/r.json"}
+    chains.add(Chain("c", "comet", "/next.json", {}))
+    assert chains.get("c").options == lasting, "results are of blocks of the file before"
+    chains.add(Chain("c", "comet", "/next.json", {"app_hash": "tree", "registry": "/more.jsonl"}))
+    assert chains.get("c").options == {**lasting, "app_hash": "tree", "registry": "/more.jsonl"}, "a remedy may be given"
+
+
+def test_a_cardano_chain_keeps_its_clock() -> None:
+    chains = Chains(Control())  # type: ignore[arg-type]
+    clock = {"network_start": "1506203091", "byron_slots": "4492800"}
+    chains.add(Chain("c", "cardano", "a.chunk", clock))
+    chains.add(Chain("c", "cardano", "b.chunk", {}))
+    assert chains.get("c").options == clock
+
+
+def test_what_a_lake_remembers_of_a_shard_is_not_refused_as_an_option_that_nobody_knows(tmp_path: Path) -> None:
+    chains, source = Chains(Control()), tmp_path / "next.json"  # type: ignore[arg-type]
+    source.write_text("[]")
+    chains.add(Chain("c", "comet", "/a.json", {"app_hash": "placeholder", "snapshot": "7"}))
+    lake: Any = SimpleNamespace(chains=chains, chain=chains.get)
+    made = Lake.add_chain(lake, "c", "comet", str(source), {"mask": "3"})
+    assert made == Chain("c", "comet", str(source), {"app_hash": "placeholder", "snapshot": "7", "mask": "3"})
+    with pytest.raises(BadInput, match="comet chains have no option 'snapshot'"):
+        Lake.add_chain(lake, "c", "comet", str(source), {"snapshot": "9"})
 
 
 def test_the_network_is_remembered_on_first_contact_and_survives_other_options(node: FakeNode) -> None:

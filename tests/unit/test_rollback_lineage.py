@@ -68,3 +68,10 @@ def test_a_rollback_that_went_to_where_the_inputs_are_leaves_nothing_to_follow(l
     view = lake.ledger.view
     assert [view.of(stage, CHAIN).head().height for stage in (RAW, BRONZE, SILVER)] == [3, 3, 3]
     assert [next_run_goes_back_to(lake, stage) for stage in (BRONZE, SILVER)] == [None, None]
+
+
+def test_what_an_input_took_back_is_known_until_the_stage_has_followed() -> None:
+    view = LedgerView(FORKED)
+    assert view.is_overtaken(BRONZE, CHAIN, RAW) and not view.is_overtaken(SILVER, CHAIN, BRONZE)
+    followed = view.with_commits([commit(ROLLBACK, 18, 3, 3, stage=BRONZE, inputs={RAW: 5})])
+    assert not followed.is_overtaken(BRONZE, CHAIN, RAW) and followed.is_overtaken(SILVER, CHAIN, BRONZE)

@@ -3,14 +3,17 @@
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from chainlake.cli.main import main
 from chainlake.errors import BadInput, BrokenPromise
-from chainlake.shards.nodes import check_past, holds_from
+from chainlake.shards.nodes import check_past, holds_from, read_files
 from chainlake.shards.registry import NodeRecord
 from chainlake.shards.results_file import read_results
+from chainlake.shards.stages import _with_results
 from chainlake.sources import comet
 
 RESULTS = [{"height": str(height), "txs_results": None, "app_hash": ""} for height in range(1, 6)]
@@ -52,7 +55,21 @@ def test_a_registry_may_grow_but_not_change_what_was_processed() -> None:
     for given, what in (([first], "was in the registry f"), ([first, second, late], "was not in the registry f")):
         with pytest.raises(BrokenPromise, match=what) as broken:
             check_past("c", "f", [first, second], given)
-        assert broken.value.chains == ["c"]  # type: ignore[attr-defined]
+        assert broken.value.chains == ["c"]
+
+
+def test_a_file_that_is_no_use_is_told_of_the_shards_that_name_it(tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
+    good.write_text(json.dumps({"address": "0x" + "ab" * 20, "permanent_index": 1, "from_height": 0}))
+    bad.write_text("{}")
+    assert list(read_files({"a": str(good), "b": "", "c": str(good)})) == [str(good)]
+    with pytest.raises(BadInput, match=rf"^b, d: {bad}, line 1: address is None") as refused:
+        read_files({"a": str(good), "b": str(bad), "c": "", "d": str(bad)})
+    assert refused.value.chains == ["b", "d"]
+    batch: Any = SimpleNamespace(ranges={"a": (0, 9), "b": (0, 9)}, options={"a": {}, "b": {"results": str(bad) + "?"}})
+    with pytest.raises(BadInput, match=r"^b: the results .* cannot be read: .*: check the option results") as refused:
+        _with_results(batch, None)  # type: ignore[arg-type]
+    assert refused.value.chains == ["b"]
 
 
 @pytest.mark.parametrize(
@@ -68,9 +85,16 @@ def test_a_registry_may_grow_but_not_change_what_was_processed() -> None:
         ["snapshot", "import", "/nowhere", "--chain", "c", "--from", "http://127.0.0.1:1", "--root", "xyz"],
         ["snapshot", "import", "/nowhere", "--chain", "c", "--from", "http://127.0.0.1:1", "--option", "registrar=x"],
         ["prove", "shards", "c", "ab" * 32],
+        ["prove", "shards", "c", "0x10"],
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*arguments, "--home", str(tmp_path / "home")]) == 2
     said = capsys.readouterr()
     assert said.err.count("\n") == 1 and said.err.startswith("lake: ") and said.out == ""
+
+
+def test_an_id_that_is_typed_wrong_is_told_with_its_rule_and_where_ids_are(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "shards", "c", "0x10"]) == 2
+    said = capsys.readouterr().err
+    assert "'0x10' is not the id of a stream: 64 hex digits (32 bytes) are expected" in said and "silver.streams" in said

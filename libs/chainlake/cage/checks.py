@@ -31,7 +31,7 @@ TRIES_SCHEMA = pa.schema([("token_id", pa.binary()), ("root", pa.binary()), ("wr
 
 def state_problems(lake: "Lake", chain: str) -> list[str]:
     """Roots and requests at the head that are not what the UTxO set and the facts say, all of one moment: writers go on."""
-    now = lake.pinned or lake.snapshot(["silver.utxos"])
+    now = lake.moment(["silver.utxos"])
     head = now.ledger.of("silver.cage", chain).head()
     if head is None:
         return []
@@ -41,9 +41,9 @@ def state_problems(lake: "Lake", chain: str) -> list[str]:
 
 def by_address_problems(lake: "Lake", chain: str) -> list[str]:
     """Outputs that silver.utxos and gold.utxos_by_address do not both have."""
-    now = lake.pinned or lake.snapshot(["silver.utxos", "gold.utxos_by_address"])
+    now = lake.moment(["silver.utxos", "gold.utxos_by_address"])
     head = now.ledger.of("gold.cage", chain).head()
-    if head is None:
+    if head is None or now.ledger.is_overtaken("gold.cage", chain, "silver.cage"):  # by a fork, which it follows when it runs
         return []
     columns = ("tx_id", "tx_index", "address", "lovelace")
     one = now.table("silver.utxos", chain=chain, height=head.height).select(*columns)

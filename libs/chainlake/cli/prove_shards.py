@@ -25,9 +25,9 @@ def add_shards(domains: Any, name: str, common: argparse.ArgumentParser) -> None
 
 def _prove_shards(given: argparse.Namespace) -> int:
     from chainlake.lake.home import home_path
-    from chainlake.shards.query import read_stream_id
+    from chainlake.shards.query import parse_stream_id
     from chainlake.shards.reader import ShardReader
 
-    stream_id, height = read_stream_id(given.stream), parse_height(given.height)
+    stream_id, height = parse_stream_id(given.stream), parse_height(given.height)
     reader = ShardReader(home_path(given.home), given.chain, prefix=os.environ.get("LAKE_PREFIX", ""))
     return show_proof(given, reader.prove(stream_id, height))

@@ -8,8 +8,14 @@ from chainlake.errors import BadInput, some_of
 from chainlake.lake.clock import now
 from chainlake.lake.control import ControlTables
 
-LASTING = ("chain_id", "cage_policy", "network", "genesis", "genesis_complete")
+LASTING = (
+    "chain_id",
+    *("cage_policy", "network", "genesis", "genesis_complete", "network_start", "byron_slots"),
+    *("registry", "app_hash", "mask", "snapshot"),
+)
 """Options that say what a chain is. They stay when they are not given again."""
+OF_SOURCE = ("results",)
+"""Options about the blocks of one source. They stay as long as the source does."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +59,14 @@ class Chains:
         return self.all()[name]
 
     def add(self, chain: Chain) -> None:
-        """Remember a chain, or what changed of it. Its kind and its cage never change, and its network only when it is given."""
+        """Remember a chain, or what changed of it. Its kind and its cage never change, and its network only when it is given.
+        The registry and app hashes of a shard may be mended: its stages stop at what contradicts blocks or the past."""
         check_name(chain.name)
         known = self.all().get(chain.name)
         if known and known.kind != chain.kind:
             raise BadInput(f"chain {chain.name!r} is of kind {known.kind}, not {chain.kind}: choose another name")
         if known:
-            chain = replace(chain, options={**lasting(known), **chain.options})
+            chain = replace(chain, options={**lasting(known, chain.source), **chain.options})
             _check_cage(known, chain)
         if known == chain:
             return
@@ -68,9 +75,10 @@ class Chains:
         self._known = None
 
 
-def lasting(chain: Chain) -> dict[str, str]:
-    """The options of a chain that stay when they are not given again."""
-    return {name: chain.options[name] for name in LASTING if name in chain.options}
+def lasting(chain: Chain, source: str) -> dict[str, str]:
+    """The options of a chain that stay when it is now read from `source` and they are not given again."""
+    names = (*LASTING, *OF_SOURCE) if source == chain.source else LASTING
+    return {name: chain.options[name] for name in names if name in chain.options}
 
 
 def _check_cage(known: Chain, chain: Chain) -> None:

@@ -61,6 +61,10 @@ class Lake(Records):
         stages = None if tables is None else {stage for name in tables for stage in self.catalog.table(name).stages}
         return Snapshot(self.spark, self.catalog, self.ledger.read(stages))
 
+    def moment(self, tables: Iterable[str]) -> Snapshot:
+        """The moment at which to read tables that have to agree: the pinned one, else now. Writers go on meanwhile."""
+        return self.pinned or self.snapshot(tables)
+
     def pin(self) -> Snapshot:
         """From here on, `table`, `history` and queries through `lake.sql` read this moment, until `unpin`: a whole notebook sees
         one state of the lake."""
@@ -80,12 +84,11 @@ class Lake(Records):
         at: datetime | None = None,
     ) -> DataFrame:
         """Committed rows of a table: at the head, or as of a block, a ledger seq or a time."""
-        snapshot = self.pinned or self.snapshot([name])
-        return snapshot.table(name, chain=chain, height=height, seq=seq, at=at)
+        return self.moment([name]).table(name, chain=chain, height=height, seq=seq, at=at)
 
     def history(self, name: str, *, chain: str | None = None) -> DataFrame:
         """Every visible row of a table with its `_height`, after-images and deletions included."""
-        return (self.pinned or self.snapshot([name])).history(name, chain=chain)
+        return self.moment([name]).history(name, chain=chain)
 
     def notifications(self, from_offset: int = 1, limit: int = 1_000, chain: str = "") -> "list[Notification]":
         """Events of streams from an offset on, in order. A consumer goes on with the last offset it has dealt with, plus 1."""
@@ -100,14 +103,14 @@ class Lake(Records):
 
     def add_chain(self, name: str, kind: str, source: str, options: Mapping[str, str] | None = None) -> Chain:
         """Follow a chain: remember where its blocks come from. A node that does not answer is not remembered."""
-        known = self.chains.all().get(name)
-        kept = lasting(known) if known and known.kind == kind else {}
+        check_options(kind, options or {})
+        known, place = self.chains.all().get(name), os.path.abspath(source) if "://" not in source else source
+        kept = lasting(known, place) if known and known.kind == kind else {}
         given = {**kept, **placed(options or {})}
-        check_options(kind, given)
         told = network_of(kind, format_of(kind).expand(source), given)
         if told is not None:
             given["chain_id"] = told
-        self.chains.add(Chain(name, kind, os.path.abspath(source) if "://" not in source else source, given))
+        self.chains.add(Chain(name, kind, place, given))
         return self.chain(name)
 
     def ingest(self, name: str, kind: str, source: str, options: Mapping[str, str] | None = None) -> "pd.DataFrame":

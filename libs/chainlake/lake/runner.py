@@ -1,7 +1,7 @@
 """Running a stage over the chains of one lane until it has caught up with its inputs.
 
 Each round: follow rollbacks of the inputs, choose a batch, let the stage make its frames, append, commit. A batch that breaks a
-promise degrades its chain and leaves nothing visible.
+promise degrades its chain and leaves nothing visible. A chain with input that is no use waits until the next run.
 """
 
 import secrets
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
 
 PACK_EVERY = 50
+LEFT_OUT = "left out"
 
 
 @dataclass
@@ -117,6 +118,7 @@ class LaneRun:
                     if not self.has_more():
                         break
             self.pack()
+            self.tell_left_out()
         finally:
             self.progress.close()
             for summary in self.summaries.values():
@@ -276,6 +278,24 @@ class LaneRun:
             if len(before) == 1 and all(high > low for low, high in before.values()):
                 self.advance(before, Timings())
             self.degrade(error, list(ranges), timings)
+        except BadInput as error:
+            self.leave_out(error, list(ranges))
+
+    def leave_out(self, error: BadInput, chains: Sequence[str]) -> None:
+        """What was given for some chains of the lane is no use: the others go on, and it is told at the end. They stay healthy,
+        and go on by themselves once it is mended."""
+        named = [chain for chain in chains if chain in error.chains]
+        if not named:
+            raise error
+        for chain in named:
+            self.summaries[chain].status = LEFT_OUT
+            self.summaries[chain].error = str(error)
+
+    def tell_left_out(self) -> None:
+        """`BadInput` if chains were left out."""
+        told = sorted({summary.error for summary in self.summaries.values() if summary.status == LEFT_OUT})
+        if told:
+            raise BadInput(told[0] + (f" (and {len(told) - 1} more)" if len(told) > 1 else ""))
 
     def degrade(self, error: BrokenPromise, chains: Sequence[str], timings: Timings) -> None:
         """Fail closed: nothing of the batch is visible, and the chains wait for an operator."""
@@ -293,7 +313,7 @@ class LaneRun:
             error=str(error),
             started_at=timings.started_at,
         )
-        broken = [chain for chain in chains if chain in getattr(error, "chains", ())] or list(chains)
+        broken = [chain for chain in chains if chain in error.chains] or list(chains)
         for chain in broken:
             self.lake.health.degrade(self.stage.name, chain, str(error), self.run_id)
             self.summaries[chain].status = "degraded"

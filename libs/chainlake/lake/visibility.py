@@ -195,6 +195,12 @@ class LedgerView:
         """The same ledger with rows added."""
         return LedgerView((*self.commits(), *commits))
 
+    def is_overtaken(self, stage: str, chain: str, source: str) -> bool:
+        """Whether an input went back below what a stage has of it: until the stage's next run the two do not agree."""
+        history = self.of(stage, chain)
+        head, low = history.head(), self.of(source, chain).lowest_rollback_after(history.consumed(source))
+        return head is not None and low is not None and low < head.height
+
     def lane_of(self, stage: str, chain: str) -> str:
         """The lane that a chain was last committed in; itself before that."""
         commits = self.of(stage, chain).commits

@@ -13,17 +13,19 @@ from chainlake.logs.streams import KIND_SHIFT, TOPIC_KINDS, Kind
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
+    from chainlake.lake.reader import Snapshot
 
 MOST = 5
 
 
 def numbering_problems(lake: "Lake", chain: str) -> list[str]:
-    """Blocks of which the logs are not numbered on from the block before, or not all there."""
-    blocks = lake.table("bronze.evm_blocks", chain=chain).select("block_number", "first_log_id", "log_count")
+    """Blocks of which the logs are not numbered on from the block before, or not all there, both of one moment."""
+    now = lake.moment(["bronze.evm_blocks", "bronze.evm_logs"])
+    blocks = now.table("bronze.evm_blocks", chain=chain).select("block_number", "first_log_id", "log_count")
     before = Window.partitionBy(F.lit(0)).orderBy("block_number")
     expected = F.lag(F.col("first_log_id") + F.col("log_count")).over(before)
     jumps = blocks.withColumn("expected", expected).filter("expected <> first_log_id").limit(MOST).collect()
-    logs = lake.table("bronze.evm_logs", chain=chain).groupBy("block_number")
+    logs = now.table("bronze.evm_logs", chain=chain).groupBy("block_number")
     found = logs.agg(F.count(F.lit(1)).alias("n"), F.min("log_id").alias("low"), F.max("log_id").alias("high"))
     wrong = "coalesce(n, 0) <> log_count OR low <> first_log_id OR high <> first_log_id + log_count - 1"
     lost = blocks.join(found, "block_number", "left").filter(wrong).limit(MOST).collect()
@@ -33,23 +35,22 @@ def numbering_problems(lake: "Lake", chain: str) -> list[str]:
 
 
 def index_problems(lake: "Lake", chain: str) -> list[str]:
-    """Chunks that are broken, manifests that do not list them, and streams that lack entries."""
-    return _segment_problems(lake, chain, "") + _missing_entries(lake, chain)
+    """Chunks that are broken, manifests that do not list them, and streams that lack entries, all of one moment."""
+    now = lake.moment(["gold.log_chunks", "gold.log_manifests", "gold.log_tails", "bronze.evm_logs", "bronze.evm_blocks"])
+    return _segment_problems(now, chain, "") + _missing_entries(now, chain)
 
 
 def merge_problems(lake: "Lake", chain: str) -> list[str]:
     """The same of merged segments, but for completeness: they hold a part of the chain only."""
-    return _segment_problems(lake, chain, "_merged")
+    return _segment_problems(lake.moment(["gold.log_chunks_merged", "gold.log_manifests_merged"]), chain, "_merged")
 
 
-def _segment_problems(lake: "Lake", chain: str, suffix: str) -> list[str]:
-    chunks = lake.table(f"gold.log_chunks{suffix}", chain=chain)
+def _segment_problems(now: "Snapshot", chain: str, suffix: str) -> list[str]:
+    chunks = now.table(f"gold.log_chunks{suffix}", chain=chain)
     columns = ("height", "stream", "shard", "chunk_seq", "min_local", "max_local", "count")
     bad = chunks.select(*columns, "chunk").mapInArrow(_broken, "stream long, chunk_seq long, reason string").limit(MOST).collect()
     found = [f"gold.log_chunks{suffix} of {chain}: chunk {seq} of stream {_name(s)}: {reason}" for s, seq, reason in bad]
-    refs = lake.table(f"gold.log_manifests{suffix}", chain=chain).select(
-        "height", "stream", "shard", F.explode("refs").alias("r")
-    )
+    refs = now.table(f"gold.log_manifests{suffix}", chain=chain).select("height", "stream", "shard", F.explode("refs").alias("r"))
     listed = refs.select("height", "stream", "shard", "r.chunk_seq", "r.min_local", "r.max_local", "r.count")
     held = chunks.select(*columns)
     for frame, other, what in ((listed, held, "listed but not there"), (held, listed, "there but not listed")):
@@ -74,17 +75,17 @@ def _broken(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
 
-def _missing_entries(lake: "Lake", chain: str) -> list[str]:
+def _missing_entries(now: "Snapshot", chain: str) -> list[str]:
     """Every log has one entry by address and one by each topic, every block one by hash and one by each signature in it."""
-    head = lake.ledger.read(["gold.logs"]).of("gold.logs", chain).head()
-    if head is None:
+    head = now.ledger.of("gold.logs", chain).head()
+    if head is None or now.ledger.is_overtaken("gold.logs", chain, "bronze.logs"):  # by a fork, which it follows when it runs
         return []
-    logs = lake.table("bronze.evm_logs", chain=chain, height=head.height)
+    logs = now.table("bronze.evm_logs", chain=chain, height=head.height)
     topics = [F.count(f"topic{k}").alias(str(int(kind))) for k, kind in enumerate(TOPIC_KINDS)]
     signatures = F.countDistinct("block_number", "topic0").alias(str(int(Kind.TOPIC0_BLOCK)))
     expected = logs.agg(F.count(F.lit(1)).alias(str(int(Kind.ADDRESS))), *topics, signatures).collect()[0].asDict()
-    expected[str(int(Kind.BLOCK_HASH))] = lake.table("bronze.evm_blocks", chain=chain, height=head.height).count()
-    held = _entries(lake.table("gold.log_chunks", chain=chain)).unionByName(_entries(lake.table("gold.log_tails", chain=chain)))
+    expected[str(int(Kind.BLOCK_HASH))] = now.table("bronze.evm_blocks", chain=chain, height=head.height).count()
+    held = _entries(now.table("gold.log_chunks", chain=chain)).unionByName(_entries(now.table("gold.log_tails", chain=chain)))
     counts = {str(kind): count for kind, count in held.groupBy("kind").agg(F.sum("count")).collect()}
     return [
         f"gold.logs of {chain}: streams of {Kind(int(kind)).name.lower()} hold {counts.get(kind, 0)} entries, expected {wanted}"

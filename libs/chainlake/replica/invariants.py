@@ -16,6 +16,7 @@ from chainlake.replica.rules import shown_key
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
+    from chainlake.lake.reader import Snapshot
 
 MOST = 5
 COMPUTED_AGAIN = 50_000
@@ -23,20 +24,22 @@ COMPUTED_AGAIN = 50_000
 
 
 def replica_problems(lake: "Lake", chain: str) -> list[str]:
-    """Everything that does not hold."""
-    head = lake.ledger.read(["silver.replica"]).of("silver.replica", chain).head()
+    """Everything that does not hold, all of one moment: writers go on."""
+    now = lake.moment(["silver.applied", "bronze.commands", "raw.transactions"])
+    head = now.ledger.of("silver.replica", chain).head()
     if head is None:
         return []
-    found = _too_early(lake, chain) + _lost(lake, chain, head.height) + _not_pending(lake, chain) + _homeless(lake, chain)
-    return found + _computed_again(lake, chain, head.height)
+    found = _too_early(now, chain) + _lost(now, chain, head.height) + _not_pending(now, chain) + _homeless(now, chain)
+    flag = lake.chain(chain).options.get("unified_meta", "true") == "true"
+    return found + _computed_again(now, chain, head.height, flag)
 
 
-def _too_early(lake: "Lake", chain: str) -> list[str]:
+def _too_early(now: "Snapshot", chain: str) -> list[str]:
     """Commands that were carried out before Meta had the index that they need."""
-    meta = lake.history("silver.applied", chain=chain).filter("group_name = 'meta'")
+    meta = now.history("silver.applied", chain=chain).filter("group_name = 'meta'")
     reached = [(0, 0), *sorted(tuple(row) for row in meta.select("_height", "applied_index").collect())]
     heights = [height for height, _ in reached]
-    needed = lake.table("silver.command_results", chain=chain).filter("required_meta_index > 0")
+    needed = now.table("silver.command_results", chain=chain).filter("required_meta_index > 0")
     per_height = needed.groupBy("height").agg(F.max("required_meta_index")).orderBy("height").collect()
     had = [(height, index, reached[bisect_right(heights, height) - 1][1]) for height, index in per_height]
     return [
@@ -46,13 +49,13 @@ def _too_early(lake: "Lake", chain: str) -> list[str]:
     ][:MOST]
 
 
-def _lost(lake: "Lake", chain: str, head: int) -> list[str]:
+def _lost(now: "Snapshot", chain: str, head: int) -> list[str]:
     """Commands with neither a result nor a place among those that wait."""
-    commands = lake.table("bronze.commands", chain=chain, height=head).filter("type NOT IN ('Blank', 'Membership')")
+    commands = now.table("bronze.commands", chain=chain, height=head).filter("type NOT IN ('Blank', 'Membership')")
     keys = ["group_name", "log_index"]
     commands = commands.join(_starts(commands), "group_name").filter("log_index >= start")
-    results = lake.table("silver.command_results", chain=chain).select(*keys)
-    pending = lake.table("silver.pending_commands", chain=chain).select(*keys)
+    results = now.table("silver.command_results", chain=chain).select(*keys)
+    pending = now.table("silver.pending_commands", chain=chain).select(*keys)
     wrong = {
         "has no result and does not wait": commands.select(*keys).distinct().join(results.union(pending), keys, "left_anti"),
         "has two results": results.groupBy(*keys).count().filter("count > 1"),
@@ -72,30 +75,29 @@ def _starts(commands: DataFrame) -> DataFrame:
     return commands.groupBy("group_name").agg(first).select("group_name", start)
 
 
-def _not_pending(lake: "Lake", chain: str) -> list[str]:
+def _not_pending(now: "Snapshot", chain: str) -> list[str]:
     """Shards whose counters do not agree with what waits in them."""
-    counted = lake.table("silver.pending_commands", chain=chain).groupBy("group_name").count()
-    applied = lake.table("silver.applied", chain=chain).join(counted, "group_name", "left")
+    counted = now.table("silver.pending_commands", chain=chain).groupBy("group_name").count()
+    applied = now.table("silver.applied", chain=chain).join(counted, "group_name", "left")
     wrong = applied.filter("applied_index - executed_index <> coalesce(count, 0)").select("group_name", "count")
     return [f"{group} of {chain}: {count or 0} entries wait, its counters say otherwise" for group, count in wrong.collect()]
 
 
-def _homeless(lake: "Lake", chain: str) -> list[str]:
+def _homeless(now: "Snapshot", chain: str) -> list[str]:
     """Rows of tables that are not there."""
-    tables = lake.table("silver.meta_objects", chain=chain).filter("kind = 'table'").select(F.col("id").alias("table_id"))
-    rows = lake.table("silver.data_rows", chain=chain).join(tables, "table_id", "left_anti").groupBy("table_id").count()
+    tables = now.table("silver.meta_objects", chain=chain).filter("kind = 'table'").select(F.col("id").alias("table_id"))
+    rows = now.table("silver.data_rows", chain=chain).join(tables, "table_id", "left_anti").groupBy("table_id").count()
     return [f"{chain} shows {count} rows of {table}, which is not there" for table, count in rows.limit(MOST).collect()]
 
 
-def _computed_again(lake: "Lake", chain: str, head: int) -> list[str]:
+def _computed_again(now: "Snapshot", chain: str, head: int, flag: bool) -> list[str]:
     """What the plain rules make of the same entries, if there are not too many."""
-    entries = lake.table("raw.transactions", chain=chain, height=head).select("height", "tx_index", "payload")
+    entries = now.table("raw.transactions", chain=chain, height=head).select("height", "tx_index", "payload")
     if entries.count() > COMPUTED_AGAIN:
         return []
     deliveries: dict[int, list[Entry]] = {}
     for height, _, payload in sorted(entries.collect()):
         deliveries.setdefault(height, []).append(read_payload(bytes(payload)))
-    flag = lake.chain(chain).options.get("unified_meta", "true") == "true"
     replica = Replica(starts_unified(flag, (entry.group for given in deliveries.values() for entry in given)))
     try:
         for height in sorted(deliveries):
@@ -103,10 +105,10 @@ def _computed_again(lake: "Lake", chain: str, head: int) -> list[str]:
             replica.deliver(deliveries[height])
     except BrokenPromise as error:
         return [f"{chain}: {error}, but it was taken"]
-    return _differences(lake, chain, replica)
+    return _differences(now, chain, replica)
 
 
-def _differences(lake: "Lake", chain: str, replica: Replica) -> list[str]:
+def _differences(now: "Snapshot", chain: str, replica: Replica) -> list[str]:
     rows = {(group, table, *shown_key(key), row) for (group, table, key), row in replica.visible_rows().items()}
     results = {(one.delivery, one.group, one.log_index, *one.result) for one in replica.results}
     waiting = {(group, index) for group, indexes in replica.waiting().items() for index in indexes}
@@ -117,7 +119,7 @@ def _differences(lake: "Lake", chain: str, replica: Replica) -> list[str]:
     }
     found = []
     for table, (expected, names) in columns.items():
-        held = _rows(lake.table(table, chain=chain).select(*names))
+        held = _rows(now.table(table, chain=chain).select(*names))
         found += [f"{table} of {chain} lacks {one}" for one in sorted(expected - held, key=str)[:MOST]]
         found += [f"{table} of {chain} has {one} against the rules" for one in sorted(held - expected, key=str)[:MOST]]
     return found

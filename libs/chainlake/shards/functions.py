@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chainlake.errors import BadInput
-from chainlake.shards.query import read_stream_id
+from chainlake.shards.query import parse_stream_id
 from chainlake.shards.reader import Proven, ShardReader
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def register(lake: "Lake") -> None:
         """One row with an ICS-23 proof of existence or absence."""
 
         def eval(self, chain: str, stream: str, height: int | None) -> Iterator[tuple[Any, ...]]:
-            yield _row(chain, ShardReader(home, chain, prefix=prefix).prove(read_stream_id(stream), height))
+            yield _row(chain, ShardReader(home, chain, prefix=prefix).prove(parse_stream_id(stream), height))
 
     made: Any = udtf(ProveStream, returnType=COLUMNS)
     lake.spark.udtf.register("prove_stream", made)

@@ -5,11 +5,12 @@ processed once rests on the nodes of that time, so a file that says something el
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from chainlake.encoding import to_hex
-from chainlake.errors import BrokenPromise
+from chainlake.errors import BadInput, BrokenPromise, some_of
 from chainlake.lake.stage import Batch
 from chainlake.shards.registry import NodeRecord, NodeRegistry, read_registry
 
@@ -29,9 +30,9 @@ class Known(NamedTuple):
 
 
 def registries_of(batch: Batch) -> Known:
-    """The registry of every chain in the batch. A file that many chains share is read once."""
+    """The registry of every chain in the batch."""
+    files = read_files({chain: batch.options[chain].get("registry", "") for chain in batch.ranges})
     held = _held(batch)
-    files = {path: read_registry(path) for path in sorted({one.get("registry", "") for one in batch.options.values()} - {""})}
     known = Known({}, [])
     for chain, (low, high) in batch.ranges.items():
         path = batch.options[chain].get("registry", "")
@@ -49,6 +50,26 @@ def registries_of(batch: Batch) -> Known:
             if low < holds_from(one, base) <= high
         )
     return known
+
+
+def read_files(paths: Mapping[str, str]) -> dict[str, NodeRegistry]:
+    """The registries that chains name. A file that many chains share is read once; one that is no use stops these alone."""
+    files = {}
+    for path in sorted(set(paths.values()) - {""}):
+        with given_for([chain for chain, own in paths.items() if own == path]):
+            files[path] = read_registry(path)
+    return files
+
+
+@contextmanager
+def given_for(chains: Sequence[str]) -> Iterator[None]:
+    """What is wrong with a file is told of the chains that name it; the others of the lane go on."""
+    try:
+        yield
+    except BadInput as error:
+        named = BadInput(f"{some_of(chains)}: {error}")
+        named.chains = chains
+        raise named from None
 
 
 def holds_from(record: NodeRecord, base: int) -> int:
@@ -72,7 +93,7 @@ def check_past(chain: str, path: str, held: Iterable[NodeRecord], given: Iterabl
 def _broken(chain: str, reason: str) -> BrokenPromise:
     """A promise that one chain of the lane broke; the others go on."""
     error = BrokenPromise(reason)
-    error.chains = [chain]  # type: ignore[attr-defined]
+    error.chains = [chain]
     return error
 
 

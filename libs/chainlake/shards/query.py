@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from chainlake.encoding import to_hex
+from chainlake.errors import BadInput
 from chainlake.shards.codes import Code, Refused
 from chainlake.shards.placement import STREAM_ID
 from chainlake.shards.registry import NodeRegistry
@@ -124,6 +125,17 @@ def read_stream_id(text: str) -> bytes:
     if not re.fullmatch(f"[0-9a-fA-F]{{{2 * STREAM_ID}}}", digits):
         raise Refused(Code.INVALID_ARGUMENT, "stream_id must be 32 bytes")
     return bytes.fromhex(digits)
+
+
+def parse_stream_id(text: str) -> bytes:
+    """The id that somebody typed: whoever asks over HTTP or ABCI is told what the protocol says, a person what to type."""
+    try:
+        return read_stream_id(text)
+    except Refused:
+        raise BadInput(
+            f"{text[:80]!r} is not the id of a stream: 64 hex digits (32 bytes) are expected, "
+            "see SELECT hex(stream_id) FROM silver.streams"
+        ) from None
 
 
 def read_address(text: str) -> bytes:

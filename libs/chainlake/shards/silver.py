@@ -145,7 +145,7 @@ def _checked_roots(made: DataFrame) -> dict[str, dict[str, bytes]]:
     if broken:
         more = f" (and {len(broken) - 1} more chains)" if len(broken) > 1 else ""
         error = BrokenPromise(broken[0][2] + more, height=broken[0][3] - 1 if len(broken) == 1 else None)
-        error.chains = [row[0] for row in broken]  # type: ignore[attr-defined]
+        error.chains = [row[0] for row in broken]
         raise error
     return {chain: {"state": bytes(state_root)} for chain, state_root, _, _ in rows}
 

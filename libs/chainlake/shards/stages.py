@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch, Output, Stage
 from chainlake.shards import decode
-from chainlake.shards.nodes import SNAPSHOT
+from chainlake.shards.nodes import SNAPSHOT, given_for
 from chainlake.shards.results_file import read_results
 from chainlake.shards.silver import SILVER, silver
 from chainlake.shards.verify import placement_problems, shard_problems
@@ -66,12 +66,11 @@ def _hex(member: str) -> Column:
 
 def _with_results(batch: Batch, headers: DataFrame) -> DataFrame:
     """What the chain reported, from the file that the option names. A node's answers are in the blocks already."""
-    rows = [
-        (chain, height, text)
-        for chain, (low, high) in batch.ranges.items()
-        if (path := batch.options[chain].get("results"))
-        for height, text in read_results(path, low, high).items()
-    ]
+    rows = []
+    for chain, (low, high) in batch.ranges.items():
+        if path := batch.options[chain].get("results"):
+            with given_for([chain]):
+                rows += [(chain, height, text) for height, text in read_results(path, low, high).items()]
     if not rows:
         return headers
     given = batch.spark.createDataFrame(rows, "_chain string, _height bigint, given string")

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from chainlake.encoding import short
@@ -19,6 +19,7 @@ from chainlake.shards.state import StreamState, value_of
 
 if TYPE_CHECKING:
     from chainlake.lake.lake import Lake
+    from chainlake.lake.reader import Snapshot
 
 MOST = 5
 STREAM = (
@@ -30,32 +31,33 @@ NODES_DDL = "prefix string, leaves bigint, hash binary, key binary"
 
 
 def shard_problems(lake: "Lake", chain: str) -> list[str]:
-    """Everything about the streams of a chain that does not hold."""
-    return [*_tree_problems(lake, chain), *_block_problems(lake, chain), *_reported(lake, chain)]
+    """Everything about the streams of a chain that does not hold, all of one moment: writers go on."""
+    now = lake.moment(["silver.streams", "bronze.shard_blocks"])
+    return [*_tree_problems(lake.spark, now, chain), *_block_problems(now, chain), *_reported(now, chain)]
 
 
-def registry_of(lake: "Lake", chain: str) -> NodeRegistry:
+def registry_of(now: "Snapshot", chain: str) -> NodeRegistry:
     """The nodes that the lake knows of a chain."""
-    rows = lake.table("silver.shard_nodes", chain=chain).select("address", "permanent_index", "from_height").collect()
+    rows = now.table("silver.shard_nodes", chain=chain).select("address", "permanent_index", "from_height").collect()
     return NodeRegistry(NodeRecord(bytes(address), index, height) for address, index, height in rows)
 
 
-def _tree_problems(lake: "Lake", chain: str) -> list[str]:
+def _tree_problems(spark: SparkSession, now: "Snapshot", chain: str) -> list[str]:
     """The tree, made again from the streams alone, beside the stored one; and its root beside the last block's."""
-    streams = lake.table("silver.streams", chain=chain).withColumn("part", F.substring(F.sha2("stream_id", 256), 1, PART_DIGITS))
+    streams = now.table("silver.streams", chain=chain).withColumn("part", F.substring(F.sha2("stream_id", 256), 1, PART_DIGITS))
     ordered = streams.select("part", *STREAM).repartition("part").sortWithinPartitions("part")
-    made = ordered.mapInArrow(partial(plant_parts, registry=registry_of(lake, chain)), NODES_DDL).localCheckpoint()
+    made = ordered.mapInArrow(partial(plant_parts, registry=registry_of(now, chain)), NODES_DDL).localCheckpoint()
     tops = [Node(1, *_plain(row)) for row in made.filter(F.length("prefix") == PART_DIGITS).collect()]
     crown = combine((), tops)
-    above = lake.spark.createDataFrame([tuple(node[1:]) for node in crown.nodes], NODES_DDL)
-    held = lake.table("silver.shard_tree", chain=chain).select(*NODES.names)
+    above = spark.createDataFrame([tuple(node[1:]) for node in crown.nodes], NODES_DDL)
+    held = now.table("silver.shard_tree", chain=chain).select(*NODES.names)
     expected = made.unionByName(above)
     found = []
     for one, other, what in ((expected, held, "lacks or has wrong"), (held, expected, "has, and should not,")):
         rows = one.exceptAll(other).select("prefix").limit(MOST).collect()
         found += [f"silver.shard_tree of {chain} {what} the subtree '{row[0]}'" for row in rows]
     root, count = (crown.tops[0].hash, crown.tops[0].leaves) if crown.tops else (EMPTY, 0)
-    roots = lake.table("silver.shard_roots", chain=chain)
+    roots = now.table("silver.shard_roots", chain=chain)
     last = roots.orderBy(F.col("height").desc()).select("height", "state_root", "stream_count").limit(1).collect()
     for height, state_root, streams_then in last:
         if (bytes(state_root), streams_then) != (root, count):
@@ -63,7 +65,7 @@ def _tree_problems(lake: "Lake", chain: str) -> list[str]:
                 f"the {count} streams of {chain} have root {short(root)}, silver.shard_roots says {short(bytes(state_root))} "
                 f"over {streams_then} at block {height}"
             )
-        head = lake.ledger.read(["silver.shards"]).of("silver.shards", chain).head()
+        head = now.ledger.of("silver.shards", chain).head()
         if head is not None and head.height == height and head.roots.get("state", root) != root:
             found.append(f"the ledger says that {chain} has root {short(head.roots['state'])} at block {height}")
     return found
@@ -90,12 +92,12 @@ def _plain(row: Iterable[object]) -> tuple[str, int, bytes, bytes | None]:
     return prefix, leaves, bytes(digest), None if key is None else bytes(key)  # type: ignore[return-value, call-overload]
 
 
-def _block_problems(lake: "Lake", chain: str) -> list[str]:
+def _block_problems(now: "Snapshot", chain: str) -> list[str]:
     """Every block has a root, which the next header carries, and as many results as transactions."""
-    roots = lake.table("silver.shard_roots", chain=chain).select("height", F.col("app_hash").alias("ours"))
+    roots = now.table("silver.shard_roots", chain=chain).select("height", F.col("app_hash").alias("ours"))
     head = roots.agg(F.max("height")).collect()[0][0]
-    blocks = lake.table("bronze.shard_blocks", chain=chain, height=head).select("height", "app_hash", "tx_count")
-    results = lake.table("silver.shard_tx_results", chain=chain).groupBy("height").agg(F.count(F.lit(1)).alias("results"))
+    blocks = now.table("bronze.shard_blocks", chain=chain, height=head).select("height", "app_hash", "tx_count")
+    results = now.table("silver.shard_tx_results", chain=chain).groupBy("height").agg(F.count(F.lit(1)).alias("results"))
     joined = blocks.join(roots, "height", "full").join(results, "height", "left")
     before = F.lag("ours").over(Window.partitionBy(F.lit(0)).orderBy("height"))
     rows = joined.withColumn("before", before).select(
@@ -113,9 +115,9 @@ def _block_problems(lake: "Lake", chain: str) -> list[str]:
     return [f"block {row[0]} of {chain} {texts[name]}" for row in wrong for name in texts if row[name]]
 
 
-def _reported(lake: "Lake", chain: str) -> list[str]:
+def _reported(now: "Snapshot", chain: str) -> list[str]:
     """Results that the chain reported otherwise."""
-    rows = lake.table("silver.shard_differences", chain=chain)
+    rows = now.table("silver.shard_differences", chain=chain)
     counts: Mapping[str, int] = {what: count for what, count in rows.groupBy("what").count().collect()}
     return [
         f"{count} times the chain {chain} reported another {what} than ours: see silver.shard_differences"
@@ -124,19 +126,20 @@ def _reported(lake: "Lake", chain: str) -> list[str]:
 
 
 def placement_problems(lake: "Lake", chain: str) -> list[str]:
-    """gold.streams_by_node is silver.streams turned round."""
-    head = lake.ledger.read(["gold.shards"]).of("gold.shards", chain).head()
+    """gold.streams_by_node is silver.streams turned round, both of one moment."""
+    now = lake.moment(["gold.streams_by_node", "silver.streams"])
+    head = now.ledger.of("gold.shards", chain).head()
     if head is None:
         return []
     columns = ("stream_id", "permanent_index", "position", "node_count", "replication_factor")
-    streams = lake.table("silver.streams", chain=chain, height=head.height)
+    streams = now.table("silver.streams", chain=chain, height=head.height)
     expected = streams.select(
         "stream_id",
         F.posexplode("nodes").alias("position", "permanent_index"),
         F.size("nodes").alias("node_count"),
         "replication_factor",
     )
-    held = lake.table("gold.streams_by_node", chain=chain)
+    held = now.table("gold.streams_by_node", chain=chain)
     return [*_missing(expected, held, columns, chain, "lacks"), *_missing(held, expected, columns, chain, "has, and should not,")]
 
 
