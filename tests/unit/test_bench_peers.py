@@ -203,6 +203,8 @@ def test_duckdb_takes_files_that_exist_and_refuses_none(tmp_path: Path, loaded: 
     made.load([logs()])
     again.open([tmp_path / "it's" / "logs.parquet"])
     assert again.query(LogFilter((), (), 0, 10)) == made.query(LogFilter((), (), 0, 10)) > 0
+    for wanted in (LogFilter((), (), 0, 10), LogFilter(), LogFilter(block_hash=logs()["block_hash"][0].as_py())):
+        assert again.fresh().keys(wanted) == made.keys(wanted) != []
     with pytest.raises(BadInput, match="no Parquet files were given"):
         again.open([])
 

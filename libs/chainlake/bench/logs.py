@@ -6,8 +6,9 @@ Everything is measured in one run on the same logs. Answers are compared before 
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,6 +35,8 @@ PERCENTS = (50, 95, 99)
 ENOUGH_SECONDS = 4.0
 """Filters of a class are asked for so long; then those that were asked so far have to do."""
 TARGET = 50_000
+
+P = TypeVar("P", bound=Peer)
 
 
 def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
@@ -89,13 +92,14 @@ class Bench:
         """From files to what can be asked for, and whether ten times as much takes ten times as long."""
         seconds = _ingest(self.lake, CHAIN, self.directory / CHAIN)
         logs = self.written.logs
-        peer = None
+        peers = {"PostgreSQL, a COPY per block": None if postgres is None else self.loaded(postgres)}
         if postgres is not None:
-            batches = pq.ParquetFile(self.logs).iter_batches(100_000)
-            peer = logs / postgres.load(pa.Table.from_batches([batch]) for batch in batches)
+            with closing(_postgres_as_installed()) as plain:
+                peers["the same with the settings that it comes with"] = self.loaded(plain)
         for name, stages in (("raw to gold", STAGES[1:]), ("files to gold", STAGES)):
             rate = logs / sum(seconds[stage] for stage in stages)
-            yield Result(f"{name}, {logs:,} logs", rate, "logs/s", "PostgreSQL, a COPY per block", peer, higher_is_better=True)
+            for peer, their_rate in peers.items():
+                yield Result(f"{name}, {logs:,} logs", rate, "logs/s", peer, their_rate, higher_is_better=True)
         for stage in STAGES:
             yield Result(f"  {stage}", logs / seconds[stage], "logs/s", higher_is_better=True)
         rate = logs / (seconds["bronze.logs"] + seconds["gold.logs"])
@@ -103,6 +107,11 @@ class Bench:
         copy = logs / sum(self.copied(stage) for stage in STAGES[1:])
         yield Result("raw to gold, and a mere copy", rate, "logs/s", "the same rows copied by Spark", copy, higher_is_better=True)
         yield Result("raw to gold, ten times as many logs", rate, "logs/s", "a tenth", rate_of_tenth, higher_is_better=True)
+
+    def loaded(self, peer: Peer) -> float:
+        """Logs a second that a peer takes."""
+        batches = pq.ParquetFile(self.logs).iter_batches(100_000)
+        return self.written.logs / peer.load(pa.Table.from_batches([batch]) for batch in batches)
 
     def copied(self, name: str) -> float:
         """Seconds that Spark takes to write what a stage made, if that is all it does."""
@@ -127,22 +136,23 @@ class Bench:
     def index(self) -> LogIndex:
         return LogIndex(self.home, CHAIN, prefix=self.prefix)
 
-    def duckdb(self) -> Peer:
+    def duckdb(self) -> DuckDb:
         """On the lake's own files."""
         duck = DuckDb(self.directory / "duck")
         duck.open(self.files("bronze.evm_logs"))
         return duck
 
-    def queries(self, duck: Peer | None, postgres: Peer | None) -> Iterator[Result]:
-        """Each class cold (nothing cached by us) and warm, at p50, p95 and p99. Peers hand logs over in their own ways: DuckDB as
-        Arrow, PostgreSQL as tuples of Python values. We do the same beside each."""
+    def queries(self, duck: DuckDb | None, postgres: Peer | None) -> Iterator[Result]:
+        """Each class cold (a new reader beside a new connection) and warm, at p50, p95 and p99. Peers hand logs over in their own
+        ways: DuckDB as Arrow, PostgreSQL as tuples of Python values. We do the same beside each."""
         kinds = workload(pq.read_table(self.logs, columns=list(COLUMNS)))
         gc.collect()
         gc.freeze()  # else what this process made so far is searched for garbage in the middle of answers, ours and theirs
         for kind in kinds:
             self._compare(kind, [peer for peer in (duck, postgres) if peer is not None])
             cold = [_timed(_arrow(self.index(), kind), one) for one in _in_time(kind.filters)]
-            yield from (Result(f"{kind.name}, cold: p{percent}", percentile_ms(cold, percent), "ms") for percent in PERCENTS)
+            theirs = [_cold(duck, kind, one) for one in kind.filters[: len(cold)]] if duck is not None else None
+            yield from _percentiles(f"{kind.name}, cold", cold, duck, theirs)
             index = self.index()
             yield from _beside(kind, kind.name, _arrow(index, kind), duck)
             yield from _beside(kind, f"{kind.name}, as Python rows", _python(index, kind), postgres)
@@ -163,8 +173,15 @@ def _postgres() -> Peer:
     return Postgres()
 
 
+def _postgres_as_installed() -> Peer:
+    from chainlake.bench.pg_cluster import AS_INSTALLED
+    from chainlake.bench.postgres import Postgres
+
+    return Postgres(AS_INSTALLED)
+
+
 @contextmanager
-def _if_installed(name: str, make: Callable[[], Peer]) -> Iterator[Peer | None]:
+def _if_installed(name: str, make: Callable[[], P]) -> Iterator[P | None]:
     """A peer, or None with a reason where it is not installed."""
     try:
         peer = make()
@@ -182,6 +199,10 @@ def _beside(kind: QueryClass, name: str, ours: Callable[[LogFilter], object], pe
     """The percentiles of a class of queries, warm; beside a peer's, if there is one."""
     taken = _all(ours, kind.filters)
     theirs = _all(_asking(peer, kind), kind.filters) if peer is not None else None
+    yield from _percentiles(name, taken, peer, theirs)
+
+
+def _percentiles(name: str, taken: Sequence[float], peer: Peer | None, theirs: Sequence[float] | None) -> Iterator[Result]:
     for percent in PERCENTS:
         beside = (peer.name, percentile_ms(theirs, percent)) if peer is not None and theirs is not None else ()
         yield Result(f"{name}: p{percent}", percentile_ms(taken, percent), "ms", *beside)
@@ -197,6 +218,12 @@ def _python(index: LogIndex, kind: QueryClass) -> Callable[[LogFilter], object]:
 
 def _asking(peer: Peer, kind: QueryClass) -> Callable[[LogFilter], object]:
     return lambda one: peer.query(one, kind.max_results)
+
+
+def _cold(duck: DuckDb, kind: QueryClass, one: LogFilter) -> float:
+    """Seconds that a new connection takes for its first answer."""
+    with closing(duck.fresh()) as fresh:
+        return _timed(_asking(fresh, kind), one)
 
 
 def _all(ask: Callable[[LogFilter], object], filters: Sequence[LogFilter]) -> list[float]:

@@ -127,9 +127,19 @@ class DuckDb:
         names = ", ".join("'" + str(path).replace("'", "''") + "'" for path in files)
         run = self._connection.execute
         run("SET parquet_metadata_cache = true")
-        run(f"CREATE OR REPLACE VIEW logs AS SELECT {', '.join(COLUMNS.names)} FROM read_parquet([{names}])")
+        self._view = f"CREATE OR REPLACE VIEW logs AS SELECT {', '.join(COLUMNS.names)} FROM read_parquet([{names}])"
+        run(self._view)
         run("CREATE OR REPLACE TABLE blocks AS SELECT block_hash AS hash, any_value(block_number) AS number FROM logs GROUP BY 1")
         self._head = int(run("SELECT coalesce(max(block_number), -1) FROM logs").fetchall()[0][0])
+
+    def fresh(self) -> "DuckDb":
+        """The same files and block hashes in a connection that has answered nothing yet."""
+        made = DuckDb(self._directory)
+        made._files, made._view, made._head = self._files, self._view, self._head
+        made._connection.register("hashes", self._connection.sql("FROM blocks").to_arrow_table())
+        for text in ("SET parquet_metadata_cache = true", self._view, "CREATE TABLE blocks AS FROM hashes"):
+            made._connection.execute(text)
+        return made
 
     def query(self, wanted: LogFilter, limit: int | None = None) -> int:
         """Fetched as Arrow, which is how DuckDB is fastest."""

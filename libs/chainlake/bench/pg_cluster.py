@@ -7,7 +7,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ SETTINGS = {
     "max_connections": "10",
 }
 """Defaults but for what anyone would tune. Commits need not wait for the disk; everything else stays as safe as it comes."""
+AS_INSTALLED = {"listen_addresses": ""}
 START_SECONDS = 60
 GUARD = """
 read nothing
@@ -64,7 +65,7 @@ def account() -> dict[str, Any]:
 
 
 @contextmanager
-def cluster() -> Iterator[Path]:
+def cluster(settings: Mapping[str, str] = SETTINGS) -> Iterator[Path]:
     """A running server; the directory of its socket. It is stopped and removed whatever happens."""
     place, who = programs(), account()
     directory = Path(tempfile.mkdtemp(prefix="lakepg-"))
@@ -76,15 +77,15 @@ def cluster() -> Iterator[Path]:
         made = subprocess.run([place / "initdb", *options], cwd=directory, capture_output=True, text=True, check=False, **who)
         if made.returncode:
             raise Unavailable(f"initdb failed: {_last_line(made.stderr or made.stdout)}")
-        with _running(place / "postgres", data, directory, who):
+        with _running(place / "postgres", data, directory, who, settings):
             yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextmanager
-def _running(program: Path, data: Path, directory: Path, who: dict[str, Any]) -> Iterator[None]:
-    options = [part for name, value in SETTINGS.items() for part in ("-c", f"{name}={value}")]
+def _running(program: Path, data: Path, directory: Path, who: dict[str, Any], settings: Mapping[str, str]) -> Iterator[None]:
+    options = [part for name, value in settings.items() for part in ("-c", f"{name}={value}")]
     log = directory / "log"
     with open(log, "wb") as output:
         # A session of its own: Ctrl-C is for us, and we stop the server.

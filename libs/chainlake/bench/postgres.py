@@ -2,7 +2,7 @@
 
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from chainlake.bench import pg_copy
 from chainlake.bench.peers import ORDER, POSTGRES, select
-from chainlake.bench.pg_cluster import cluster
+from chainlake.bench.pg_cluster import SETTINGS, cluster
 from chainlake.demo.evm_scale import COLUMNS
 from chainlake.errors import Unavailable
 from chainlake.logs.filter import LogFilter
@@ -49,10 +49,10 @@ class Postgres:
 
     name = "PostgreSQL"
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, str] = SETTINGS) -> None:
         psycopg = psycopg_driver()
         with ExitStack() as stack:
-            socket = stack.enter_context(cluster())
+            socket = stack.enter_context(cluster(settings))
             self._connection = stack.enter_context(
                 psycopg.connect(host=str(socket), user="bench", dbname="postgres", autocommit=True)
             )
