@@ -5,12 +5,14 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from chainlake.cage.checks import state_problems
 from chainlake.cage.datums import Request, State
 from chainlake.cage.decode import decode_block
+from chainlake.cage.gold import ORDER, inverse_operations
 from chainlake.cage.reader import CageReader
 from chainlake.cage.transaction import TxIn
 from chainlake.cli.main import main
@@ -21,12 +23,14 @@ from chainlake.errors import BadInput
 from chainlake.lake import Lake
 from chainlake.lake.home import Home
 from chainlake.lake.sql import query
+from chainlake.lake.stage import Batch
 from chainlake.lake.verify import verify
 from chainlake.merkle import mpf
 from chainlake.merkle.blake import blake
 from chainlake.sources.cbor_spans import children
+from tests.spark.cage_images import Images
 from tests.unit.cage_asking import ask
-from tests.unit.cage_making import canonical, replayed
+from tests.unit.cage_making import branches, canonical, replayed
 from tests.unit.cage_replay import Replay
 
 STAGES = ("bronze.cage", "silver.cage", "gold.cage")
@@ -145,13 +149,13 @@ def turned(block: Made) -> tuple[bytes, bytes]:
     return array(uint(7), array(top, *segments)), blake(top)
 
 
-def undo(lake: Lake, chain: str, history: list[tuple[Replay, Any]]) -> None:
-    """A key-value copy at the head, taken back block by block by gold.cage_inverse_ops, is what it was after each block."""
-    rows = [row.asDict(recursive=True) for row in lake.table("gold.cage_inverse_ops", chain=chain).collect()]
+def undo(rows: Sequence[dict[str, Any]], history: list[tuple[Replay, Any]], low: int = 0) -> None:
+    """A key-value copy at the head, taken back block by block by inverse operations, is what it was after each block from `low`
+    on."""
     head = history[-1][0]
     tokens = {token: (*kept.state, kept.created_height, kept.updated_height) for token, kept in head.tokens.items()}
     requests, facts = dict(head.requests), {(t, k): v for t, own in head.facts.items() for k, v in own.items()}
-    for height in range(len(history) - 1, 0, -1):
+    for height in range(len(history) - 1, low, -1):
         for row in sorted((row for row in rows if row["height"] == height), key=lambda row: row["op_index"]):
             op, token, key = row["op"], plain(row["token_id"]), plain(row["key"])
             place = TxIn(plain(row["tx_id"]), row["tx_index"]) if row["tx_id"] is not None else None
@@ -176,6 +180,30 @@ def undo(lake: Lake, chain: str, history: list[tuple[Replay, Any]]) -> None:
         assert tokens == {t: (*kept.state, kept.created_height, kept.updated_height) for t, kept in was.tokens.items()}, height
         assert requests == was.requests, height
         assert facts == {(t, k): v for t, own in was.facts.items() for k, v in own.items()}, height
+
+
+def inverse(lake: Lake, chain: str) -> list[dict[str, Any]]:
+    """The operations of gold.cage_inverse_ops."""
+    return [row.asDict(recursive=True) for row in lake.table("gold.cage_inverse_ops", chain=chain).collect()]
+
+
+def test_any_chain_and_any_abandoned_branch_is_undone_block_by_block(full_lake: Lake) -> None:
+    histories, images = {}, Images(full_lake.spark)
+    for seed in range(8):
+        rng = random.Random(seed)
+        forks = {height: rng.randint(1, 6) for height in rng.sample(range(3, 18), 2)}
+        for name, blocks in branches(list(cage.chain(20, 100 + seed, forks=forks))).items():
+            chain, history = f"{seed} {name}", replayed(blocks, 100 + seed)
+            histories[chain] = history, rng.choice((0, rng.randrange(len(history) - 1)))
+            images.add(chain, *histories[chain])
+    done = inverse_operations(cast(Batch, images))
+    assert done is not None
+    rows: dict[str, list[dict[str, Any]]] = {chain: [] for chain in histories}
+    for row in done.withColumnRenamed("_height", "height").collect():
+        rows[row["_chain"]].append(row.asDict(recursive=True))
+    for chain, (history, low) in histories.items():
+        undo(rows[chain], history, low)
+    assert {row["op"] for found in rows.values() for row in found} == set(ORDER)
 
 
 def test_every_height_is_that_of_the_replay_through_batches_forks_and_rollbacks(
@@ -205,7 +233,7 @@ def test_every_height_is_that_of_the_replay_through_batches_forks_and_rollbacks(
     for height, (state, _) in enumerate(expected):
         compare(tables, state, height)
     compare_blocks(tables, expected, range(14, 45))
-    undo(full_lake, chain, expected)
+    undo(inverse(full_lake, chain), expected)
     reader = CageReader(home.path, chain, prefix=full_lake.namespace.prefix)
     ask(reader, expected, random.Random(1))
 
@@ -218,7 +246,7 @@ def test_every_height_is_that_of_the_replay_through_batches_forks_and_rollbacks(
     assert full_lake.table("gold.cage_inverse_ops", chain=chain).agg({"height": "max"}).collect()[0][0] <= 17
     run(full_lake, chain)
     compare(Tables(full_lake, chain), expected[44][0], 44)
-    undo(full_lake, chain, expected)
+    undo(inverse(full_lake, chain), expected)
     ask(reader, expected, random.Random(2))
     assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
 
@@ -283,3 +311,30 @@ def test_a_root_that_is_not_the_datums_and_a_block_that_is_none_stop_the_chain_t
     assert sorted(unknown) == sorted(place for _, place in state.unresolved)
     assert set(unknown) & set(state.utxos), "a transaction names what a later one makes"
     assert [row["utxo_root"] for row in tables.rows["chain_roots"]] == [state.utxo_root()]
+
+
+def test_a_chain_that_starts_behind_a_request_goes_on_and_no_longer_knows_that_trie(
+    full_lake: Lake, chain: str, tmp_path: Path
+) -> None:
+    made = list(cage.chain(8, 53, forks={}))
+    blocks = canonical(made)
+    before = replayed(blocks[:2], 53)[-1][0]
+    hidden = sorted(before.requests)[1]
+    known = {place: output for place, output in before.utxos.items() if place != hidden}
+    late, states = Replay.starting(before.cage, known), {}
+    for height, txs in enumerate(blocks[2:], 2):
+        late.apply(height, txs)
+        states[height] = late.copy()
+    lost = [token for token in states[2].facts if states[2].facts[token] and not states[3].tokens[token].tracked]
+    assert lost and late.unresolved == [(3, hidden)]
+    lines = ({"txin": f"{place.tx_id.hex()}#{place.number}", "txout": one.raw.hex()} for place, one in known.items())
+    (tmp_path / "known.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    given = {**options(tmp_path, 53), "genesis": str(tmp_path / "known.jsonl"), "genesis_complete": "false"}
+    full_lake.ingest(chain, "cardano", write(tmp_path, made[2:]), given)
+    full_lake.run_stage("bronze.cage", chains=chain)
+    for height in (2, 7):
+        assert list(full_lake.run_stage("silver.cage", chains=chain, to_height=height)["status"]) == ["ok"]
+    tables = Tables(full_lake, chain)
+    for height, state in states.items():
+        compare(tables, state, height)
+    assert state_problems(full_lake, chain) == []

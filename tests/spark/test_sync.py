@@ -151,7 +151,7 @@ def record(node: StreamNode, folder: Path) -> None:
         (folder / f"{stream_id.hex()}.bin").write_bytes(node.answer(stream_id))
 
 
-def test_every_case_at_once_against_live_nodes(lab: Lab, home: Home) -> None:
+def test_every_case_at_once_against_live_nodes(lab: Lab, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     ids, node = lab.ids, lab.node
     lab.follow()
     lab.model()
@@ -211,6 +211,8 @@ def test_every_case_at_once_against_live_nodes(lab: Lab, home: Home) -> None:
         read, offset = read + page, page[-1].offset
     assert read == lab.lake.notifications(1, 10_000, lab.chain) and read[3:5] == lab.lake.notifications(4, 2, lab.chain)
     assert len(read) == sum(len(model.notes) for model in lab.models.values())
+    monkeypatch.setattr("chainlake.sync.query.MOST_BYTES", 1)
+    assert lab.lake.notifications(4, 5, lab.chain) == read[3:4], "large ones come one by one"
 
 
 def test_what_comes_when_our_history_is_gone_is_flagged_and_all_of_it_comes(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,6 +241,20 @@ def test_what_comes_when_our_history_is_gone_is_flagged_and_all_of_it_comes(lab:
     assert lab.models[stream_id].cases == ["first", "follows", "duplicate"]
     assert len(notes) - before == 2 * 21 and all(note[4] for note in notes[before:]), "from the genesis on"
     assert {note[2] for note in notes[:before]} & {note[2] for note in notes[before:]}, "what was delivered comes again"
+
+
+def test_what_came_flagged_does_not_come_again_without_in_one_batch_or_in_two(
+    full_lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = "_chain string, _height bigint, stream_id binary, minipool boolean, tx_index int, event_index int"
+    rows = [("c", 1, b"s", False, 0, 0, b"e", True, True), ("c", 2, b"s", True, -1, 0, b"e", False, False)]
+    due = full_lake.spark.createDataFrame(rows, f"{kinds}, event_hash binary, historical boolean, duplicate boolean")
+    batch: Any = None
+    monkeypatch.setattr(stages, "_ever", lambda _: due.limit(0))
+    assert [row["duplicate"] for row in stages._unseen(batch, due).collect()] == [True]
+    monkeypatch.setattr(stages, "_ever", lambda _: due.filter("duplicate"))
+    assert [row["duplicate"] for row in stages._unseen(batch, due).collect()] == [True]
+    assert stages._unseen(batch, due.filter("NOT duplicate")).collect() == []
 
 
 KILLED = """

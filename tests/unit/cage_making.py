@@ -23,6 +23,18 @@ def canonical(made: Sequence[Made]) -> list[list[Tx]]:
     return [decode_block(block.raw) for block in made if not block.abandoned]
 
 
+def branches(made: Sequence[Made]) -> dict[str, list[list[Tx]]]:
+    """Every branch from its first block on, by the height where it parts: `kept`, and those that are abandoned."""
+    kept = canonical(made)
+    found = {"kept": kept}
+    for at, block in enumerate(made):
+        if block.abandoned and not made[at - 1].abandoned:
+            end = next((place for place in range(at, len(made)) if not made[place].abandoned), len(made))
+            lost = [decode_block(one.raw) for one in made[at:end]]
+            found[f"abandoned from {block.height}"] = [*kept[: block.height], *lost]
+    return found
+
+
 def replayed(blocks: Sequence[Sequence[Tx]], seed: int = 1) -> list[tuple[Replay, Found]]:
     """The state after each block and what happened in it."""
     now, found = start(seed), []

@@ -57,7 +57,8 @@ class Replay:
             for place, output in tx.creates():
                 self._create(height, place, output)
             if self.cage is not None and tx.is_valid:
-                for event in events_of(self.cage, spent_of(tx, before), tx.creates(), tx.mints, minting_of(tx, self.cage)):
+                made = (tx.creates(), tx.mints, minting_of(tx, self.cage), is_whole(tx, before))
+                for event in events_of(self.cage, spent_of(tx, before), *made):
                     self._happen(height, event)
                     found.append((at, event))
         return found
@@ -95,6 +96,8 @@ class Replay:
         elif event.kind in (UPDATE, REJECTED) and event.state is not None and event.was is not None:
             known = self.tokens.get(token)
             tracked = known.tracked if known else event.was.root == EMPTY
+            if tracked and event.kind == UPDATE and not event.is_whole and not self._fits(event):
+                tracked, self.facts[token] = False, {}
             self.tokens[token] = Token(event.state, known.created_height if known else None, height, tracked)
             facts = self.facts.setdefault(token, {})
             for _, request in event.requests if tracked and event.kind == UPDATE else ():
@@ -108,6 +111,16 @@ class Replay:
             self.tokens.pop(token, None)
             self.facts.pop(token, None)
 
+    def _fits(self, event: Event) -> bool:
+        """Whether the requests that are known make the root that the datum has."""
+        facts = dict(self.facts.get(event.token_id, {}))
+        for _, request in event.requests:
+            if facts.get(request.key) != request.old_value:
+                return False
+            facts.pop(request.key, None)
+            facts |= {} if request.new_value is None else {request.key: request.new_value}
+        return event.state is not None and mpf_root(facts) == event.state.root
+
     def _check(self, height: int, token: bytes) -> None:
         kept = self.tokens[token]
         if kept.tracked and mpf_root(self.facts[token]) != kept.state.root:
@@ -118,6 +131,12 @@ def spent_of(tx: Tx, before: Mapping[TxIn, TxOut]) -> list[Spent]:
     """The inputs that are known, in sorted order, each with its redeemer."""
     told = {redeemer.place: redeemer.data for redeemer in tx.redeemers if redeemer.tag == SPEND}
     return [Spent(place, before[place], told.get(at)) for at, place in enumerate(sorted(set(tx.inputs))) if place in before]
+
+
+def is_whole(tx: Tx, before: Mapping[TxIn, TxOut]) -> bool:
+    """Whether all inputs are known that a script was told something about."""
+    told = {redeemer.place for redeemer in tx.redeemers if redeemer.tag == SPEND}
+    return not any(at in told and place not in before for at, place in enumerate(sorted(set(tx.inputs))))
 
 
 def minting_of(tx: Tx, cage: Cage) -> bytes | None:

@@ -1,21 +1,26 @@
 """Folding in parts, from rows along touched keys only, gives what the plain replay gives, for any batches; and it reports what is
 not right with the block's height."""
 
+import random
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainlake.cage import utxo_fold
 from chainlake.cage.datums import State
-from chainlake.cage.token_fold import TokenEvent, TokenRow, fold_token
+from chainlake.cage.token_fold import TokenBlock, TokenEvent, TokenRow, fold_token
 from chainlake.demo import cage
+from chainlake.demo.cage_world import CAGE
 from chainlake.errors import BrokenPromise
 from chainlake.merkle import csmt, mpf
 from chainlake.merkle.csmt import Change
 from tests.unit.cage_making import Found, canonical, replayed, start
 from tests.unit.cage_replay import Replay
 
-CHAINS = {seed: replayed(canonical(list(cage.chain(50, seed, forks={}))), seed) for seed in (5, 6)}
+BLOCKS = {seed: canonical(list(cage.chain(50, seed, forks={}))) for seed in (5, 6)}
+CHAINS = {seed: replayed(blocks, seed) for seed, blocks in BLOCKS.items()}
 OWNER = b"\x05" * 28
 
 
@@ -25,9 +30,9 @@ def batches(data: st.DataObject, count: int) -> list[tuple[int, int]]:
 
 
 def event(height: int, at: int, found: object) -> TokenEvent:
-    kind, _, state, was, requests = found  # type: ignore[misc]
+    kind, _, state, was, requests, is_whole = found  # type: ignore[misc]
     operations = [mpf.Operation(r.key, r.old_value, r.new_value) for _, r in requests] if kind == "update" else []
-    return TokenEvent(height, at, kind, state, was.root if was else None, operations)
+    return TokenEvent(height, at, kind, state, was.root if was else None, operations, is_whole)
 
 
 def of_token(token: bytes, blocks: list[tuple[int, Found]]) -> list[TokenEvent]:
@@ -35,10 +40,51 @@ def of_token(token: bytes, blocks: list[tuple[int, Found]]) -> list[TokenEvent]:
     return [event(h, at, e) for h, found in blocks for at, e in found if e.token_id == token and e.kind in chosen]
 
 
+def folded(token: bytes, before: TokenRow | None, kept: dict[bytes, bytes], events: list[TokenEvent]) -> list[TokenBlock]:
+    """From rows along touched keys; if it comes out that the trie ends, from all of them."""
+    keys = {operation.key for one in events for operation in one.operations}
+    wanted = {path for key in keys for path in mpf.row_paths(key)} | {b""}
+    made = list(fold_token(token, before, {path: node for path, node in kept.items() if path in wanted}, events))
+    return list(fold_token(token, before, kept, events)) if any(done.burned for done in made) else made
+
+
 @settings(max_examples=12, deadline=None)
 @given(st.data(), st.sampled_from(sorted(CHAINS)))
 def test_tokens_facts_and_trie_rows_are_those_of_the_replay_for_any_batches(data: st.DataObject, seed: int) -> None:
-    history = CHAINS[seed]
+    same_in_batches(data, CHAINS[seed])
+
+
+def known_in_part(seed: int, cut: int, rng: random.Random) -> list[tuple[Replay, Found]]:
+    """A chain from some block on, of which some outputs before it are not known, and some requests since."""
+    before = CHAINS[seed][cut - 1][0].utxos if cut else start(seed).utxos
+    now = Replay.starting(CAGE, {place: output for place, output in before.items() if not cut or rng.random() < 0.7})
+    history = []
+    for height, txs in enumerate(BLOCKS[seed][cut:]):
+        for place in [place for place in sorted(now.requests) if rng.random() < 0.04]:
+            now.utxos.pop(place)
+            now.requests.pop(place)
+        found = now.apply(height, txs)
+        history.append((now.copy(), found))
+    return history
+
+
+@settings(max_examples=16, deadline=None)
+@given(st.data(), st.sampled_from(sorted(BLOCKS)), st.sampled_from((0, 0, 5, 25)), st.integers(0, 1000))
+def test_outputs_that_are_not_known_stop_no_chain(data: st.DataObject, seed: int, cut: int, number: int) -> None:
+    same_in_batches(data, known_in_part(seed, cut, random.Random(number)))
+
+
+def tracked(state: Replay) -> set[bytes]:
+    return {token for token, known in state.tokens.items() if known.tracked}
+
+
+def test_chains_that_are_known_in_part_lose_tries_and_keep_others() -> None:
+    states = [state for state, _ in known_in_part(5, 0, random.Random(1))]
+    lost = {token for was, now in pairwise(states) for token in tracked(was) - tracked(now) if token in now.tokens}
+    assert lost and tracked(states[-1])
+
+
+def same_in_batches(data: st.DataObject, history: list[tuple[Replay, Found]]) -> None:
     tokens: dict[bytes, TokenRow] = {}
     facts: dict[bytes, dict[bytes, bytes]] = {}
     nodes: dict[bytes, dict[bytes, bytes]] = {}
@@ -46,12 +92,8 @@ def test_tokens_facts_and_trie_rows_are_those_of_the_replay_for_any_batches(data
         part = [(height, history[height][1]) for height in range(low, high)]
         for token in {e.token_id for _, found in part for _, e in found}:
             events = of_token(token, part)
-            keys = {operation.key for one in events for operation in one.operations}
-            burned = any(one.kind == "burn" for one in events)
-            wanted = {path for key in keys for path in mpf.row_paths(key)} | {b""}
             kept = nodes.setdefault(token, {})
-            rows = {path: node for path, node in kept.items() if burned or path in wanted}
-            for done in fold_token(token, tokens.get(token), rows, events):
+            for done in folded(token, tokens.get(token), dict(kept), events):
                 if done.token is None:
                     tokens.pop(token, None)
                 else:
@@ -146,6 +188,25 @@ def test_a_token_from_before_the_first_block_is_kept_without_its_trie_unless_tha
     right = state._replace(root=mpf.root({b"k": b"v"}))
     (known,) = fold_token(b"t", None, {}, [TokenEvent(9, 0, "update", right, mpf.EMPTY, [insert])])
     assert known.token == TokenRow(right, None, 9, True) and known.facts == {b"k": (b"v", True)}
+
+
+def test_a_request_that_is_not_known_makes_the_trie_unknown_and_no_other_root_does() -> None:
+    state = State(OWNER, b"\x07" * 32, 1, 1, 1)
+    one, other = mpf.Operation(b"k", None, b"v"), mpf.Operation(b"l", None, b"w")
+    filled = state._replace(root=mpf.root({b"k": b"v"}))
+    first = TokenEvent(9, 0, "update", filled, mpf.EMPTY, [one])
+    for before, wrong in (([], [other]), ([first], [one]), ([first], [mpf.Operation(b"x", b"y", None)]), ([first], [other])):
+        for height in (9, 10):
+            after = TokenEvent(height, 1, "update", state, mpf.EMPTY, wrong, is_whole=False)
+            lost = list(fold_token(b"t", None, {}, [*before, after]))[-1]
+            assert lost.burned and lost.token == TokenRow(state, None, height, False)
+            assert lost.facts == ({b"k": (b"v", False)} if before and height == 10 else {})
+            assert not any(lost.nodes.values()) and bool(lost.nodes) == bool(before and height == 10)
+            with pytest.raises(BrokenPromise, match=f"block {height}, transaction 1: update"):
+                list(fold_token(b"t", None, {}, [*before, after._replace(is_whole=True)]))
+    right = TokenEvent(10, 0, "update", state._replace(root=mpf.root({b"k": b"v", b"l": b"w"})), filled.root, [other], False)
+    known = list(fold_token(b"t", None, {}, [first, right]))[-1]
+    assert known.token is not None and known.token.tracked and known.facts == {b"l": (b"w", True)}
 
 
 def test_a_token_from_another_cage_is_kept_without_its_trie_unless_that_is_empty() -> None:

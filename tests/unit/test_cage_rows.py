@@ -114,6 +114,16 @@ def test_events_and_requests_are_those_of_the_replay() -> None:
         assert (set(before) | made) - gone == set(state.requests)
 
 
+def test_an_update_beside_an_unknown_output_of_a_script_may_lack_a_request() -> None:
+    height, at = next((h, at) for h, (_, events) in enumerate(HISTORY) for at, event in events if event.kind == "update")
+    own = [row for row in parts(height) if row["tx_index"] == at]
+    unknown = {"_height": height, "tx_index": at, "part": detect.SPENT, "position": 99}
+    for more, is_whole in (([], True), ([unknown], True), ([unknown | {"redeemer": b"\x01"}], False)):
+        given = [{name: row.get(name) for name in NAMES} for row in [*own, *more]]
+        found = rows(detect.detect([pa.RecordBatch.from_pylist(given)], CAGE))
+        assert [row["is_whole"] for row in found if row["kind"] == "update"] == [is_whole]
+
+
 def test_tokens_fold_over_arrow_and_errors_come_as_rows() -> None:
     names = [name for name in token_rows.SCHEMA.names]
     events = []
@@ -135,6 +145,7 @@ def test_tokens_fold_over_arrow_and_errors_come_as_rows() -> None:
                     "_height": height,
                     "tx_index": at,
                     "kind": event.kind,
+                    "is_whole": event.is_whole,
                 }
                 events.append({**own, **state, "was_root": event.was.root if event.was else None, "operations": operations})
     events.sort(key=lambda row: row["token_id"])

@@ -106,6 +106,7 @@ def test_an_unknown_job_is_answered_with_the_known_ones(project: Path) -> None:
         ("environment_key: main\n", "environment_key: other\n", "is 'other', which is not among the job's environments"),
         ("ALL_DONE", "SOMETIMES", r"run_if is 'SOMETIMES': use one of ALL_SUCCESS"),
         ("max_retries: 2", "max_retries: many", r"max_retries has to be a whole number, not 'many'"),
+        ("max_retries: 2", "max_retries: ²", r"max_retries has to be a whole number, not '²'"),
         ("task_key: last", "task_key: first", "has a task_key twice: first, first"),
         ("    words:", "    verbs:", "has to hold the one job 'words'"),
         ("notebook_task: {notebook_path", "spark_jar_task: {path", r"tasks\[0\] is not a notebook_task"),

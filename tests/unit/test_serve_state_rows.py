@@ -1,5 +1,6 @@
 """Keys found in columns as files give them, and the newest rows of a state."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,15 @@ from deltalake import write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chainlake.errors import BrokenPromise
 from chainlake.lake.visibility import ADVANCE, Commit, History
-from chainlake.serve.embedded import EmbeddedLake
+from chainlake.serve.control import LakeControl
+from chainlake.serve.embedded import EmbeddedLake, LedgerReader
+from chainlake.serve.scan_rows import state_rows
 from chainlake.serve.state_rows import StateReader, _newest, _places
+from tests.unit.control_tables import commit_row, made_lake
 from tests.unit.shards_lake import AT
+from tests.unit.test_logs_query import cut, scribble
 
 CHUNKS = ([], [[]], [[b"a", b"b"]], [[b"a"], [], [b"c", b"a"]])
 IMAGES = st.dictionaries(st.tuples(st.sampled_from([b"a", b"b", b""]), st.integers(0, 2), st.integers(0, 9)), st.none())
@@ -73,3 +79,27 @@ def test_what_was_found_at_the_last_block_of_a_file_is_not_looked_for_in_it(
     assert asked(4, b"a", b"b", b"c") == ({b"a": ord("a"), b"b": ord("b"), b"c": 32}, 0)
     assert asked(3, b"a", b"c") == ({b"a": 11, b"c": 31}, 1), "the smaller one again, for other rows of it can be seen"
     assert asked(2, b"a", b"c") == ({b"a": 10, b"c": 30}, 1), "the first file had not been opened before"
+
+
+@pytest.mark.parametrize("how", [cut, scribble])
+def test_a_file_that_cannot_be_read_is_named_whoever_reads_it(tmp_path: Path, how: Callable[[bytes], bytes]) -> None:
+    rows = {"key": [b"a"] * 99, "value": range(99), "_height": [1] * 99, "_commit": [1] * 99, "_chain": ["c"] * 99}
+    columns = pa.table({**rows, "_deleted": [False] * 99})
+    store = tmp_path / "warehouse" / "store" / "silver_things"
+    write_deltalake(store, columns, mode="append")
+    made_lake(tmp_path, [commit_row(1, 0, 1)])
+    lake, reader = EmbeddedLake(tmp_path), StateReader(EmbeddedLake(tmp_path), "silver.things", "key", ("value",))
+    history = History([Commit("silver.things", "things", "c", 1, 1, ADVANCE, 0, 1, 1, AT)])
+    for path in (tmp_path / "warehouse").rglob("*.parquet"):
+        path.write_bytes(how(path.read_bytes()))
+    for read in (
+        lambda: reader.newest("c", history, 1, [b"a"]),
+        lambda: state_rows(lake, history, "silver.things", ["key"], ["value"]),
+    ):
+        with pytest.raises(
+            BrokenPromise, match=r"^silver_things/\S+\.parquet is damaged \(.+\): run lake verify, then lake restore"
+        ):
+            read()
+    for read in (LedgerReader(lake, "c", ["raw.logs"]).refresh, LakeControl(lake).ledger):
+        with pytest.raises(BrokenPromise, match=r"^ledger/\S+\.parquet is damaged \(.+\): put warehouse/control back"):
+            read()

@@ -1,5 +1,6 @@
 """The Connect client against the test server, over loopback: nodes that fail, lag, lie or trim."""
 
+import http.client
 import json
 import sys
 import threading
@@ -313,6 +314,15 @@ def no_recursion_limit() -> Iterator[None]:
     sys.setrecursionlimit(2**31 - 1)
     yield
     sys.setrecursionlimit(before)
+
+
+@pytest.mark.parametrize("length", [b"\xb2", b"-1", b"9" * 5_000])
+def test_a_length_that_is_none_is_refused(servers: list[RiverServer], length: bytes) -> None:
+    with closing(http.client.HTTPConnection(servers[0].url.removeprefix("http://"), timeout=5)) as connection:
+        connection.putrequest("POST", "/control/grow")
+        connection.putheader("Content-Length", length)
+        connection.endheaders()
+        assert connection.getresponse().status == 413
 
 
 @pytest.mark.usefixtures("no_recursion_limit")

@@ -14,7 +14,7 @@ from chainlake.errors import BadInput
 from chainlake.sources.base import RawBlock
 from chainlake.sources.formats import check_options, format_of, network_of
 from chainlake.sources.river import stream_ids
-from chainlake.sync import decode
+from chainlake.sync import decode, passes
 from chainlake.sync.fetch import Budget
 from chainlake.sync.fetching import Order
 from chainlake.sync.fold import fold
@@ -196,6 +196,13 @@ def test_a_task_fetches_its_streams_and_postpones_what_is_beyond_its_budget(monk
         server.stop()
     down = [row for batch in order([server.url], 50)([asked(ids[:2])]) for row in batch.to_pylist()]
     assert {row["status"] for row in down} == {"refused"} and "cannot be reached" in down[0]["reason"]
+
+
+def test_what_comes_beside_miniblocks_is_bounded_and_the_rest_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(passes, "MOST_BESIDE", 10)
+    for sizes, count in (([4, 6, 1, 0], 2), ([11, 1], 1), ([0, 10], 2), ([], 0)):
+        rows: Any = [{"stream_id": bytes([at]), "rest": bytes(size)} for at, size in enumerate(sizes)]
+        assert passes._fitting(rows) == (rows[:count], rows[count:])
 
 
 @pytest.mark.parametrize(

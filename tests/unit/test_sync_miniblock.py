@@ -7,7 +7,7 @@ import pytest
 
 from chainlake.demo.river_node import StreamNode
 from chainlake.sources.river import read_pass
-from chainlake.sources.wire import field_bytes, field_int
+from chainlake.sources.wire import field_bytes, field_int, message
 from chainlake.sync.hashing import river_hash
 from chainlake.sync.miniblock import UNREAD, open_miniblock
 from tests.unit.test_sync_fold import bronze
@@ -67,6 +67,20 @@ def test_each_check_says_what_is_wrong(raw: bytes, problem: str) -> None:
 def test_what_has_no_header_has_no_number(raw: bytes) -> None:
     found = open_miniblock(raw)
     assert (found.number, found.hash) == (UNREAD, b"") and found.problem
+
+
+def test_an_event_of_a_recorded_minipool_that_cannot_be_read_hides_no_other(tmp_path: Path) -> None:
+    node = StreamNode(1)
+    (stream_id,) = node.streams
+    node.grow(stream_id, 2, minipool=2)
+    answer = message(node.answer(stream_id), 1)
+    stated = [envelope[2:34] for envelope in node.streams[stream_id].minipool]
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / f"{stream_id.hex()}.bin").write_bytes(field_bytes(1, field_bytes(1, b"\x0a\x20half") + answer))
+    (row,), _ = bronze([read_pass(str(tmp_path), 1, bytes(32))])
+    assert [event["event_hash"] for event in row["events"]] == [b"", *stated] and row["minipool_gen"] == 3
+    assert [event["problem"] for event in row["events"]] == ["it cannot be read, or states no hash", None, None]
+    assert row["events"][0]["payload"] == b"\x0a\x20half" and row["events"][0]["creator_address"] == b""
 
 
 def test_an_unsound_event_of_a_minipool_is_marked_and_no_other(tmp_path: Path) -> None:

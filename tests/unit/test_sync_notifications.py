@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, BrokenPromise
 from chainlake.lake.visibility import ADVANCE, ROLLBACK, Commit
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.notifications import Notifications
@@ -149,6 +149,9 @@ def test_a_page_of_large_notifications_ends_early_and_the_next_goes_on(tmp_path:
     written.notes(10, 1, range(1, 8))
     written.commit(1, 10, ADVANCE, 0, 1)
     feed = Feed(EmbeddedLake(tmp_path), "town")
+    asked: list[str] = []
+    kept = feed._files.read
+    monkeypatch.setattr(feed._files, "read", lambda source, *how: asked.append(source.path) or kept(source, *how))
     for most, pages in ((4 * len(b"event"), [[1, 2, 3, 4], [5, 6, 7]]), (1, [[1], [2], [3], [4], [5], [6], [7]])):
         monkeypatch.setattr("chainlake.sync.feed.MOST_BYTES", most)
         found, offset = [], 0
@@ -156,3 +159,17 @@ def test_a_page_of_large_notifications_ends_early_and_the_next_goes_on(tmp_path:
             found.append([note.offset for note in page])
             offset = page[-1].offset
         assert found == pages
+    written.notes(20, 2, range(8, 15))
+    written.commit(2, 20, ADVANCE, 1, 2)
+    asked.clear()
+    assert [note.offset for note in feed.after(0, 50)] == [1] and len(asked) == 1, "what cannot be on the page is not read"
+
+
+def test_a_damaged_file_of_notifications_is_named(tmp_path: Path) -> None:
+    written = Written(tmp_path)
+    written.notes(10, 1, range(1, 8))
+    written.commit(1, 10, ADVANCE, 0, 1)
+    for path in written.store.glob("*.parquet"):
+        path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(BrokenPromise, match=r"^gold_notifications/\S+\.parquet is damaged \(.+\): run lake verify"):
+        Feed(EmbeddedLake(tmp_path), "town").after(0, 50)

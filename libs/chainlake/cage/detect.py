@@ -16,7 +16,7 @@ from chainlake.collector import without_collector
 from chainlake.merkle.blake import blake
 
 SPENT, MINTED, CREATED = 0, 1, 2
-"""Of the first two, the numbers are the tags of their redeemers."""
+"""Of the first two, the numbers are the tags of their redeemers. What is spent has no address if it is not known."""
 PARTS = (
     "_height bigint, tx_index int, part int, position int, tx_id binary, place_id binary, place int, address binary,"
     f" assets {ASSETS}, datum binary, redeemer binary, created_height bigint, name binary, quantity bigint"
@@ -26,7 +26,7 @@ DETECTED = (
     "_height bigint, tx_index int, event_index int, tx_id binary, kind string, token_id binary, owner binary, root binary,"
     f" max_fee bigint, process_time bigint, retract_time bigint, was_root binary, operations {OPERATIONS},"
     " request_tx_id binary, request_tx_index int, key binary, operation string, old_value binary, new_value binary,"
-    " fee bigint, submitted_at bigint, created_height bigint, is_gone boolean"
+    " fee bigint, submitted_at bigint, created_height bigint, is_gone boolean, is_whole boolean"
 )
 _OPERATION = pa.struct(
     [
@@ -64,6 +64,7 @@ SCHEMA = pa.schema(
         ("submitted_at", _LONG),
         ("created_height", _LONG),
         ("is_gone", pa.bool_()),
+        ("is_whole", pa.bool_()),
     ]
 )
 
@@ -87,13 +88,15 @@ def _placed(cage: Cage, height: int, tx_index: int, parts: list[Row]) -> Iterato
 
 
 def _of_transaction(cage: Cage, parts: list[Row]) -> Iterator[Row]:
+    is_whole = all(row["redeemer"] is None for row in parts if _is_unknown(row))  # a script is always told something
+    parts = [row for row in parts if not _is_unknown(row)]
     spent = [Spent(_place(row), _output(row), row["redeemer"]) for row in parts if row["part"] == SPENT]
     created = [(_place(row), _output(row)) for row in parts if row["part"] == CREATED]
     mints = [Asset(cage.policy, row["name"], row["quantity"]) for row in parts if row["part"] == MINTED]
     minting = next((row["redeemer"] for row in parts if row["part"] == MINTED), None)
     tx_id = next((row["tx_id"] for row in parts if row["tx_id"] is not None), None)
     if tx_id is not None:
-        for number, event in enumerate(events_of(cage, spent, created, mints, minting)):
+        for number, event in enumerate(events_of(cage, spent, created, mints, minting, is_whole)):
             yield {"event_index": number, "tx_id": tx_id, **_event(event)}
     for row in parts:
         if row["part"] != MINTED:
@@ -101,6 +104,10 @@ def _of_transaction(cage: Cage, parts: list[Row]) -> Iterator[Row]:
             if request is not None:
                 gone = row["part"] == SPENT
                 yield {**_request(_place(row), request), "created_height": row["created_height"], "is_gone": gone}
+
+
+def _is_unknown(row: Row) -> bool:
+    return row["part"] == SPENT and row["address"] is None
 
 
 def _place(row: Row) -> TxIn:
@@ -114,6 +121,7 @@ def _output(row: Row) -> TxOut:
 
 def _event(event: Event) -> Row:
     row: Row = {"kind": event.kind, "token_id": event.token_id, "operations": [_operation(event, one) for one in event.requests]}
+    row["is_whole"] = event.is_whole
     if event.state is not None:
         row |= event.state._asdict()
     if event.was is not None:

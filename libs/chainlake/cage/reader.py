@@ -235,7 +235,7 @@ class CageReader:
         return rows[0]
 
     def _unknown_trie(self, token_id: bytes) -> BadInput:
-        where = f"before the first block of {self.chain}, or in another cage"
+        where = f"before the first block of {self.chain}, or by a request from then, or in another cage"
         return BadInput(f"the trie of token {short(token_id)} was filled {where}: what it holds is not known here")
 
     def _utxo(self, history: History, height: int, place: TxIn) -> Row | None:

@@ -4,7 +4,8 @@
   told Migrating, the token comes from another cage and brings its state along.
 - Request: an output at the cage has a request as its datum.
 - Update: an input at the cage holds a token and is spent with Modify, and an output at the cage holds it on, with a new state.
-  The requests for the token among the inputs, in sorted order, are its operations.
+  The requests for the token among the inputs, in sorted order, are its operations. Where an output of a script that is not known
+  is spent too, that may have been one more.
 - Reject: the same with Reject. The requests leave, and the root stays.
 - Retract: a request is spent with Retract.
 - Burn: it mints minus one of a name.
@@ -38,13 +39,14 @@ class Used(NamedTuple):
 
 class Event(NamedTuple):
     """Something that happened to the cage. `requests` are those made, processed, rejected or retracted, in order. `was` is the
-    state before, here or, of a boot, in the cage that the token comes from."""
+    state before, here or, of a boot, in the cage that the token comes from. `is_whole`: an update's requests are all known."""
 
     kind: str
     token_id: bytes
     state: State | None = None
     was: State | None = None
     requests: tuple[Used, ...] = ()
+    is_whole: bool = True
 
 
 def events_of(
@@ -53,9 +55,10 @@ def events_of(
     created: Sequence[tuple[TxIn, TxOut]],
     mints: Sequence[Asset],
     minting: bytes | None = None,
+    is_whole: bool = True,
 ) -> list[Event]:
     """The events of a valid transaction, given its inputs in sorted order and what its policy was told (`minting`): those that
-    use what was there, then what is new, tokens by their names."""
+    use what was there, then what is new, tokens by their names. `is_whole`: what it spends of scripts is all known."""
     states = _states(cage, created)
     used: list[tuple[Used, Spent]] = []
     tokens: list[tuple[bytes, State, Spent]] = []
@@ -72,7 +75,7 @@ def events_of(
         told, state = constructor(one.redeemer), states.get(token)
         if told in (MODIFY, REJECT) and state is not None:
             requests = tuple(request for request, _ in used if request.request.token_id == token)
-            events.append(Event(UPDATE if told == MODIFY else REJECTED, token, state, was, requests))
+            events.append(Event(UPDATE if told == MODIFY else REJECTED, token, state, was, requests, is_whole))
             taken.add(token)
     for request, one in used:
         if request.request.token_id not in taken and constructor(one.redeemer) == RETRACT:

@@ -24,6 +24,8 @@ class TokenEvent(NamedTuple):
     state: State | None
     was_root: bytes | None
     operations: Sequence[mpf.Operation]
+    is_whole: bool = True
+    """Whether those are known to be all."""
 
 
 class TokenRow(NamedTuple):
@@ -46,6 +48,7 @@ class TokenBlock:
     """Key to its value and whether it is there; the last value if it is not."""
     nodes: dict[bytes, bytes | None] = field(default_factory=dict)
     burned: bool = False
+    """The trie is gone, with what the batch did not touch of it too."""
 
 
 def fold_token(
@@ -66,6 +69,7 @@ class _TokenFold:
             self.trie = mpf.Trie(rows, before.state.root)
         self.touched: dict[bytes, bytes | None] = {}
         self.stored: set[bytes] = set(rows)
+        self.has_ended = False
 
     def block(self, height: int, events: Iterable[TokenEvent]) -> TokenBlock:
         done = TokenBlock(height, self.row, None)
@@ -77,8 +81,8 @@ class _TokenFold:
             except LakeError as error:
                 why = f"block {height}, transaction {event.tx_index}: {event.kind} of token {short(self.token_id)}: {error}"
                 raise BrokenPromise(why, height) from None
-            if event.kind == BURN:
-                done.burned = True
+            if self.has_ended:
+                done.burned, self.has_ended = True, False
                 gone |= self.stored
                 self.stored = set()
         done.token = self.row
@@ -96,10 +100,8 @@ class _TokenFold:
 
     def _happen(self, event: TokenEvent, existed: dict[bytes, bytes | None]) -> None:
         if event.kind == BURN:
-            for key in self.touched:
-                existed.setdefault(key, self.touched[key])
-                self.touched[key] = None
-            self.row, self.trie = None, mpf.Trie()
+            self.row = None
+            self._end(existed)
         elif event.kind == BOOT and event.state is not None:
             if self.row is not None:
                 raise BadInput("it is there already, and a token boots once: see what the source sends, then resume")
@@ -110,14 +112,30 @@ class _TokenFold:
         elif event.kind in (UPDATE, REJECTED) and event.state is not None:
             known = self.row
             tracked = known.tracked if known else event.was_root == mpf.EMPTY
-            self.row = TokenRow(event.state, known.created_height if known else None, event.height, tracked)
-            if tracked and event.kind == UPDATE:
-                for operation in event.operations:
-                    self.trie.apply(operation)
-                    existed.setdefault(operation.key, operation.old)
-                    self.touched[operation.key] = operation.new
             if tracked:
-                self._check(event.state)
+                tracked = self._go_on(event, event.state, existed)
+            self.row = TokenRow(event.state, known.created_height if known else None, event.height, tracked)
+
+    def _go_on(self, event: TokenEvent, state: State, existed: dict[bytes, bytes | None]) -> bool:
+        """Carry out the operations of an update. False: there was one more that is not known, and so is the trie from here on."""
+        try:
+            for operation in event.operations if event.kind == UPDATE else ():
+                self.trie.apply(operation)
+                existed.setdefault(operation.key, operation.old)
+                self.touched[operation.key] = operation.new
+            self._check(state)
+        except BadInput:
+            if event.kind != UPDATE or event.is_whole:
+                raise
+            self._end(existed)
+            return False
+        return True
+
+    def _end(self, existed: dict[bytes, bytes | None]) -> None:
+        for key in self.touched:
+            existed.setdefault(key, self.touched[key])
+            self.touched[key] = None
+        self.trie, self.has_ended = mpf.Trie(), True
 
     def _check(self, state: State) -> None:
         root = self.trie.root()

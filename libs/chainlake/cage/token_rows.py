@@ -19,7 +19,8 @@ BUCKET = 8
 STATE = "owner binary, root binary, max_fee bigint, process_time bigint, retract_time bigint"
 PARTS = (
     f"token_id binary, part int, _height bigint, tx_index int, event_index int, kind string, {STATE}, was_root binary,"
-    f" operations {OPERATIONS}, created_height bigint, updated_height bigint, tracked boolean, path string, node binary"
+    f" is_whole boolean, operations {OPERATIONS}, created_height bigint, updated_height bigint, tracked boolean, path string,"
+    " node binary"
 )
 FOLDED = (
     f"what string, token_id binary, _height bigint, _deleted boolean, {STATE}, created_height bigint, updated_height bigint,"
@@ -101,4 +102,4 @@ def _event(row: Row) -> TokenEvent:
     state = _state(row) if row["root"] is not None else None
     asked = row["operations"] if row["kind"] == "update" else ()
     operations = [mpf.Operation(one["key"], one["old_value"], one["new_value"]) for one in asked]
-    return TokenEvent(row["_height"], row["tx_index"], row["kind"], state, row["was_root"], operations)
+    return TokenEvent(row["_height"], row["tx_index"], row["kind"], state, row["was_root"], operations, row["is_whole"])

@@ -17,6 +17,7 @@ REQUEST = ["token_id", "owner", "key", "operation", "old_value", "new_value", "f
 
 STATE = ["owner", "root", "max_fee", "process_time", "retract_time"]
 EVENT = ["_height", "tx_index", "event_index", "kind"]
+OF_EVENT = [*STATE, "was_root", "is_whole", "operations"]
 FACT = ["_height", "_deleted", "token_id", "key", "value"]
 Tables = dict[str, DataFrame | None]
 """None where it is known that there is nothing to write."""
@@ -54,8 +55,11 @@ def _tries(batch: Batch, chain: str, events: DataFrame, burned: list[bytes]) -> 
     tokens = batch.state("silver.cage_tokens", own.select("_chain", "token_id"))
     nodes = _nodes(batch, chain, own, burned)
     folded = batch.keep(_ordered(tokens, nodes, events).mapInArrow(token_rows.fold, token_rows.FOLDED))
-    errors = folded.filter("what = 'error'").select("_height", "error").collect()
-    refuse_first(chain, [(height, text) for height, text in errors])
+    told = folded.filter("what IN ('error', 'burn')").select("what", "token_id", "_height", "error").collect()
+    refuse_first(chain, [(height, text) for what, _, height, text in told if what == "error"])
+    lost = {bytes(token) for what, token, _, _ in told if what == "burn"}.difference(burned)
+    if lost:  # their tries are not known any longer, which nobody could tell before, and all rows of them have to go
+        return _tries(batch, chain, events, [*burned, *sorted(lost)])
     names = {"token": "silver.cage_tokens", "fact": "silver.trie_facts", "node": "silver.trie_nodes"}
     tables = {name: folded.filter(F.col("what") == what) for what, name in names.items()}
     if burned:
@@ -65,7 +69,8 @@ def _tries(batch: Batch, chain: str, events: DataFrame, burned: list[bytes]) -> 
 
 
 def _parts(batch: Batch, cage: Cage, utxos: Utxos) -> DataFrame:
-    """What transactions spend, make and mint at the cage. One that took no effect has no id here, and so no event."""
+    """What transactions spend, make and mint at the cage, and what they spend of a script that is not known. One that took no
+    effect has no id here, and so no event."""
     at_cage = F.col("address") == F.lit(bytearray(cage.address))
     told = batch.read("bronze.cardano_redeemers").filter(f"is_valid AND tag IN ({detect.SPENT}, {detect.MINTED})")
     told = told.selectExpr("_height", "tx_index", "tag AS part", "position", "data AS redeemer")
@@ -102,7 +107,10 @@ def _parts(batch: Batch, cage: Cage, utxos: Utxos) -> DataFrame:
         "own.name AS name",
         "own.quantity AS quantity",
     )
-    asked = spent.unionByName(minted).join(told, ["_height", "tx_index", "part", "position"], "left")
+    unknown = utxos.unknown.selectExpr("_height", "spender_index AS tx_index", f"{detect.SPENT} AS part", "position")
+    asked = spent.unionByName(minted).unionByName(unknown, allowMissingColumns=True)
+    asked = asked.join(told, ["_height", "tx_index", "part", "position"], "left")
+    asked = asked.filter(f"part = {detect.MINTED} OR address IS NOT NULL OR redeemer IS NOT NULL")
     return asked.unionByName(made)
 
 
@@ -140,7 +148,7 @@ def _ordered(tokens: DataFrame, nodes: DataFrame, events: DataFrame) -> DataFram
     frames = (
         tokens.select("token_id", *STATE, "created_height", "updated_height", "tracked", F.lit(token_rows.TOKEN).alias("part")),
         nodes.select("token_id", "path", "node", F.lit(token_rows.NODE).alias("part")),
-        events.select("token_id", *EVENT, *STATE, "was_root", "operations", F.lit(token_rows.EVENT).alias("part")),
+        events.select("token_id", *EVENT, *OF_EVENT, F.lit(token_rows.EVENT).alias("part")),
     )
     whole = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), frames)
     return whole.repartition("token_id").sortWithinPartitions("token_id", "part", "_height", "tx_index", "event_index")

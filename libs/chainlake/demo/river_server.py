@@ -232,7 +232,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = self.headers.get("Content-Length", "0")
-        if not length.isdigit() or int(length) > MAX_BODY:
+        if not (length.isascii() and length.isdigit() and len(length) <= 18) or int(length) > MAX_BODY:
             self._send(413, "application/json", b'{"code": "invalid_argument", "message": "the request is too large"}')
             return
         body = self.rfile.read(int(length))

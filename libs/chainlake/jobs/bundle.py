@@ -73,9 +73,10 @@ class _Node:
 
     def number(self, key: str) -> int:
         node = self.get(key, 0)
-        if not str(node.value).isdigit():
+        text = str(node.value)
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
             raise node.wrong(f"has to be a whole number, not {node.value!r}")
-        return int(node.value)
+        return int(text)
 
 
 def _read(path: Path) -> Any:

@@ -13,6 +13,7 @@ from chainlake.errors import BadInput
 from chainlake.lake.names import physical, split
 from chainlake.lake.visibility import Commit, LedgerView, check_columns, checked
 from chainlake.serve.arrays import to_arrow_binary
+from chainlake.serve.row_groups import REMADE, undamaged
 from chainlake.serve.table_log import DataFile, TableLog
 from chainlake.serve.visible import KERNEL
 
@@ -75,9 +76,10 @@ class LedgerReader:
     def _read(self, file: DataFile) -> list[Commit]:
         if not self._may_hold(file):
             return []
-        data = pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us")
-        check_columns(data.schema_arrow.names, COMMIT_COLUMNS)
-        rows = _aware(data.read(columns=COMMIT_COLUMNS, use_threads=False))
+        with undamaged(file.path, REMADE):
+            data = pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us")
+            check_columns(data.schema_arrow.names, COMMIT_COLUMNS)
+            rows = _aware(data.read(columns=COMMIT_COLUMNS, use_threads=False))
         rows = rows.filter(pc.and_(_is_one_of(rows["chain"], [self._chain]), _is_one_of(rows["stage"], self._stages)))
         times = rows["committed_at"].cast(pa.int64()).to_pylist()
         return [_commit(row, time) for row, time in zip(rows.drop_columns("committed_at").to_pylist(), times, strict=True)]

@@ -99,8 +99,12 @@ def holding(keys: Longs, low: Longs, high: Longs) -> tuple[Longs, Longs, Longs]:
     return places, first[places], last[places]
 
 
+RESTORED, REMADE = "run lake verify, then lake restore", "put warehouse/control back from a copy, see docs/operations.md"
+"""What to do about a damaged file of a data table, and of a control table."""
+
+
 @contextmanager
-def undamaged(path: str) -> Iterator[None]:
+def undamaged(path: str, remedy: str = RESTORED) -> Iterator[None]:
     """Reading a file whose bytes are no longer those of a table fails by its name, which strangers may be told as well. Errors of
     the system, that it is gone or may not be opened, stay what they are."""
     try:
@@ -109,7 +113,7 @@ def undamaged(path: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:
             raise
         name = "/".join(path.rsplit("/", 2)[-2:])
-        raise BrokenPromise(f"{name} is damaged ({first_line(error)}): run lake verify, then lake restore") from None
+        raise BrokenPromise(f"{name} is damaged ({first_line(error)}): {remedy}") from None
 
 
 class RowGroupFiles:

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from chainlake.errors import BadInput
 from chainlake.lake.visibility import History
 from chainlake.serve.embedded import EmbeddedLake
+from chainlake.serve.row_groups import undamaged
 from chainlake.serve.visible import KERNEL, Limits, select
 
 Row = dict[str, Any]
@@ -50,7 +51,9 @@ def _visible(
     for source in select(log.files, chain, limits, "_height").sources:
         wanted = list(dict.fromkeys((*columns, *KERNEL)))
         filters = [(name, "==", value) for name, value in equal.items()] or None
-        yield source.seen(_narrowed(pq.read_table(source.path, columns=wanted, filters=filters), equal))
+        with undamaged(source.path):
+            rows = pq.read_table(source.path, columns=wanted, filters=filters)
+        yield source.seen(_narrowed(rows, equal))
 
 
 def _narrowed(rows: pa.Table, equal: Mapping[str, str]) -> pa.Table:

@@ -20,6 +20,7 @@ from chainlake.lake.visibility import History
 from chainlake.serve.arrays import Longs, flags, longs, numbers, one_chunk, to_arrow, to_arrow_binary
 from chainlake.serve.cache import ByteCache
 from chainlake.serve.embedded import EmbeddedLake
+from chainlake.serve.row_groups import undamaged
 from chainlake.serve.visible import Limits, Source, select
 
 Key = bytes | str | int
@@ -85,7 +86,8 @@ class KeyedRows:
     def _file(self, path: str) -> tuple[pq.FileMetaData, Bounds]:
         """What a file says of its row groups, read once: with many of them it takes longer than reading one."""
         if path not in self._files:
-            metadata = pq.read_metadata(path, memory_map=True)
+            with undamaged(path):
+                metadata = pq.read_metadata(path, memory_map=True)
             self._files[path] = metadata, _bounds_of(metadata, self._key)
         return self._files[path]
 
@@ -115,7 +117,8 @@ class _File:
         self._metadata = metadata
 
     def read(self, group: int, columns: list[str]) -> pa.Table:
-        return self._opened.read_row_group(group, columns=columns, use_threads=False)
+        with undamaged(self.path):
+            return self._opened.read_row_group(group, columns=columns, use_threads=False)
 
     @cached_property
     def _opened(self) -> pq.ParquetFile:

@@ -11,7 +11,7 @@ from chainlake.arrow_ddl import TIME, ddl_of
 from chainlake.encoding import short
 from chainlake.errors import BadInput
 from chainlake.sync.hashing import river_hash
-from chainlake.sync.messages import Answer, event_fields, read_answer
+from chainlake.sync.messages import Answer, event_fields, read_answer, read_event
 from chainlake.sync.miniblock import Event, open_miniblock
 
 MICROS = 1_000
@@ -130,12 +130,22 @@ def _answers(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _rest(data: bytes) -> Answer | None:
     """What came besides miniblocks; None if there is nothing, or nothing that can be read."""
     try:
-        return read_answer(data) if data else None
+        return read_answer(data, _read_or_kept) if data else None
     except BadInput:
         return None
 
 
+def _read_or_kept(envelope: bytes) -> Event:
+    """An event of a minipool. One that cannot be read is kept as it came, without a hash, so that it is quarantined alone."""
+    try:
+        return read_event(envelope)
+    except BadInput:
+        return Event(b"", envelope)
+
+
 def _problem(event: Event) -> str | None:
+    if not event.hash:
+        return "it cannot be read, or states no hash"
     return None if river_hash(event.body) == event.hash else f"it does not have the hash {short(event.hash)} that it states"
 
 

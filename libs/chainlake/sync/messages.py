@@ -3,6 +3,7 @@
 Payloads stay bytes as sent, because hashes are taken over them.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,7 +49,13 @@ class EventFields(NamedTuple):
     kind: str | None
 
 
-def read_answer(stream: bytes) -> Answer:
+def read_event(envelope: bytes) -> Event:
+    """Hash and body of an envelope."""
+    found = parse("Envelope", envelope)
+    return Event(found.hash, found.event)
+
+
+def read_answer(stream: bytes, event_of: Callable[[bytes], Event] = read_event) -> Answer:
     """A StreamAndCookie. `rest` is what belongs to it besides miniblocks and snapshot, as sent."""
     miniblocks, events, rest, index, cookie = [], [], [], 0, b""
     for field in wire.fields(stream):
@@ -59,19 +66,13 @@ def read_answer(stream: bytes) -> Answer:
             continue
         rest.append(stream[field.start : field.end])
         if field.number == ANSWER_EVENTS:
-            events.append(read_event(field.data))
+            events.append(event_of(field.data))
         elif field.number == ANSWER_COOKIE:
             cookie = field.data
         elif field.number == ANSWER_SNAPSHOT_INDEX:
             index = field.value
     gen, prev_hash = wire.number(cookie, COOKIE_GEN), wire.message(cookie, COOKIE_PREV_HASH)
     return Answer(wire.message(cookie, COOKIE_STREAM), tuple(miniblocks), index, tuple(events), gen, prev_hash, b"".join(rest))
-
-
-def read_event(envelope: bytes) -> Event:
-    """Hash and body of an envelope."""
-    found = parse("Envelope", envelope)
-    return Event(found.hash, found.event)
 
 
 def event_fields(body: bytes) -> EventFields:

@@ -9,6 +9,7 @@ over a million needs no more memory than one over some thousand.
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from pyspark.sql import DataFrame, Row
@@ -33,6 +34,8 @@ from chainlake.sync.settle import left_line, settle_all
 HEADS_TABLE = "raw.stream_heads"
 MAX_GAP_COMMIT = 20_000
 ASKED = 100_000
+MOST_BESIDE = 128 << 20
+"""Of what came besides miniblocks, in one pass. Minipools of a hundred thousand streams take less than half of it."""
 BASES = "stream_id binary, base_number bigint, base_hash binary, base_start bigint"
 
 
@@ -150,7 +153,8 @@ class PassRun(RawRun):
         if refused:
             some = f"{self.refused} of {self.all_streams} streams could not be had now"
             self._warn(f"{some}, such as {bytes(refused[0]['stream_id']).hex()}: {refused[0]['reason']}")
-        more = [row for row in rows if row["status"] == POSTPONED or (row["status"] == TAKEN and row["more"])]
+        taken, postponed = _fitting(taken)
+        more = [row for row in rows if row["status"] == POSTPONED] + [row for row in taken if row["more"]] + postponed
         self.asked = [bytes(row["stream_id"]) for row in more] + self.asked
         self.exhausted = not self.asked
         if taken:
@@ -198,6 +202,14 @@ def _summaries(frame: DataFrame) -> list[Row]:
     """What was fetched of each stream, without the miniblocks."""
     columns = ("stream_id", "status", "reason", "pages", "rest", "catch_up", "whole", "digest", "more", "count", "shown")
     return frame.select(*columns).collect()
+
+
+def _fitting(taken: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """The streams of which what came besides miniblocks fits into the row of a pass, one at least; and the others. These are
+    asked for again: their heads stay where they are."""
+    ends = accumulate(len(row["rest"]) for row in taken)
+    count = max(1, sum(end <= MOST_BESIDE for end in ends))
+    return list(taken[:count]), list(taken[count:])
 
 
 def _refused(stream_id: bytes, refusal: Refused) -> dict[str, Any]:

@@ -21,6 +21,8 @@ COLUMNS = (
     "minipool",
 )
 MOST = 10_000
+MOST_BYTES = 32 << 20
+"""Of payloads in one page. As JSON it is twice as much, and has to go out beside those of others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +46,19 @@ class Notification:
 
 
 def notifications(lake: "Lake", from_offset: int = 1, limit: int = 1_000, chain: str = "") -> list[Notification]:
-    """Notifications from an offset on, in order; fewer than `limit` when there are no more yet."""
+    """Notifications from an offset on, in order; fewer than `limit` when there are no more yet or they are large, but one at
+    least if there is one."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
     check_range(from_offset, limit)
     chain = only_chain({name: {"kind": one.kind} for name, one in lake.chains.all().items()}, chain)
     if chain not in lake.ledger.read(["gold.sync"]).chains(["gold.sync"]):
         return []
     rows = lake.table("gold.notifications", chain=chain).filter(f"offset BETWEEN {from_offset} AND {from_offset + limit - 1}")
-    return [read(row.asDict()) for row in rows.orderBy("offset").select(*COLUMNS).collect()]
+    size = F.sum(F.length("payload")).over(Window.orderBy("offset").rowsBetween(Window.unboundedPreceding, Window.currentRow))
+    fitting = rows.withColumn("size", size).filter((F.col("size") <= MOST_BYTES) | (F.col("size") == F.length("payload")))
+    return [read(row.asDict()) for row in fitting.orderBy("offset").select(*COLUMNS).collect()]
 
 
 def read(row: Mapping[str, Any]) -> Notification:

@@ -158,10 +158,10 @@ def _due(batch: Batch, folded: DataFrame, delivered: DataFrame) -> DataFrame:
 
 
 def _unseen(batch: Batch, due: DataFrame) -> DataFrame:
-    """Miniblocks and minipools with the places of their events that were not delivered before: neither in this batch nor ever.
-    What is flagged comes again all the same."""
+    """Miniblocks and minipools with the places of their events that were not delivered before, flagged or not: neither in this
+    batch nor ever. What is flagged comes again all the same."""
     every = due.unionByName(_ever(batch).select(*KEY, F.lit(True).alias("seen")), allowMissingColumns=True)
-    first = Window.partitionBy(*KEY).orderBy(F.col("seen").isNull(), "duplicate", *MINIBLOCK[1:], "event_index")
+    first = Window.partitionBy(*KEY).orderBy(F.col("seen").isNull(), *MINIBLOCK[1:], "event_index")
     every = every.repartition(*STREAM).withColumn("nth", F.row_number().over(first))  # all that follows is within a stream
     new = every.filter("seen IS NULL AND (nth = 1 OR duplicate)")
     places = F.sort_array(F.collect_list("event_index")).alias("places")
