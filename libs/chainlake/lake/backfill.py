@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from chainlake.errors import BadInput
+from chainlake.lake.rollback import check
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +16,7 @@ def backfill(
 ) -> "pd.DataFrame":
     """Do blocks from `from_height` on again, up to `to_height`; -1 leaves that end open. One row per stage and chain.
 
-    Without `from_height` nothing is taken back: the stages only go on.
+    Without `from_height` nothing is taken back: the stages only go on. If one chain cannot go back that far, none does.
     """
     import pandas as pd
 
@@ -24,6 +25,9 @@ def backfill(
     first = lake.stages.get(stage)
     chains = [chain] if chain else lake.chains_of(first)
     if from_height >= 0:
+        view = lake.ledger.read([stage])
+        for name in chains:
+            check(lake, view, first, name, from_height - 1, why, force)
         for name in chains:
             lake.rollback(stage, name, from_height - 1, why=why, force=force)
     stages = reversed(lake.stages.downstream(stage))

@@ -24,9 +24,8 @@ ATTEMPTS = 5
 
 def rollback(lake: "Lake", stage: str, chain: str, height: int, why: str, force: bool = False) -> list[Commit]:
     """Take a stage and every stage that consumed it back to a height. A writer at work is fenced and stops."""
-    first = lake.stages.get(stage)
     view = lake.ledger.read(s.name for s in lake.stages.all())
-    _check(lake, view, first, chain, height, why, force)
+    check(lake, view, lake.stages.get(stage), chain, height, why, force)
     reason = f"{why} ({actor()})"
     done: list[Commit] = []
     targets = _targets(lake, view, stage, chain, height)
@@ -107,7 +106,8 @@ def _append(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: in
     raise AssertionError("unreachable")
 
 
-def _check(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int, why: str, force: bool) -> None:
+def check(lake: "Lake", view: LedgerView, stage: Stage, chain: str, height: int, why: str, force: bool) -> None:
+    """Refuse a rollback that an operator cannot mean, or that nothing is there for."""
     if not why.strip():
         raise BadInput("a rollback needs a reason: --why TEXT")
     history = view.of(stage.name, chain)
