@@ -9,7 +9,7 @@ import pytest
 from chainlake.errors import BadInput
 from chainlake.lake.backfill import backfill
 from chainlake.lake.stage import Stage, Stages
-from chainlake.lake.visibility import ADVANCE, LedgerView
+from chainlake.lake.visibility import ADVANCE, ROLLBACK, LedgerView
 from tests.unit.ledger_model import commit
 
 
@@ -26,7 +26,8 @@ class Recorder:
             for stage in self.stages.all()
             for chain in heights
         ]
-        self.ledger = SimpleNamespace(read=lambda _: LedgerView(rows))
+        self.rows = rows
+        self.ledger = SimpleNamespace(read=lambda _: LedgerView(self.rows))
         self.told: list[tuple[Any, ...]] = []
 
     def chain(self, name: str) -> Any:
@@ -85,3 +86,12 @@ def test_if_one_chain_cannot_go_back_none_does() -> None:
         ("rollback", "silver.a", "one", 19),
         ("rollback", "silver.a", "two", 19),
     ]
+
+
+def test_a_backfill_that_is_tried_again_goes_on_from_a_boundary_below_its_first_block() -> None:
+    """A stage with an index went back further than asked, and then the run failed."""
+    lake = Recorder()
+    lake.rows.append(commit(ROLLBACK, 99, 4, 2, stage="silver.a", chain="one"))
+    assert told("silver.a", "one", 10, 40, "fixed", lake=lake)[0] == ("run", "silver.a", ("one",), 40)
+    with pytest.raises(BadInput, match=r"cannot roll .* back to 199: the head is 4"):
+        told("silver.a", "one", 200, 240, "fixed", lake=lake)
