@@ -15,11 +15,15 @@ say() { echo "set-up: $*" >&2; }
 die() { say "$*"; exit 1; }
 
 delta_version() { sed -n 's/^delta-spark==//p' requirements.txt; }
-jars_complete() { [ -f "${XDG_CACHE_HOME:-$HOME/.cache}/chainlake/jars-$(delta_version)/complete" ]; }
+
+jars_complete() {
+  local cache=${XDG_CACHE_HOME:-~/.cache} # ~ is known where HOME is not set
+  [ -f "$cache/chainlake/jars-$(delta_version)/complete" ]
+}
 
 # What the environment is made from: the folder, the Python, and the files that say what to install.
 wanted_stamp() {
-  pwd
+  pwd -P # by whatever link one came here
   grep -i '^version' "$VENV/pyvenv.cfg"
   cksum requirements.txt pyproject.toml setup.py scripts/setup.sh
 }
@@ -37,9 +41,10 @@ apt_install() {
   local root
   root=$(as_root) || return 1
   say "installing $1 …"
-  # An update that fails (no network) need not stop an install from what is already there.
+  # An update that fails (no network) need not stop an install from what is already there. A new machine may be upgrading itself,
+  # or be set up in another folder too: the install waits for its turn.
   $root DEBIAN_FRONTEND=noninteractive apt-get update >>"$LOG" 2>&1 || true
-  $root DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$1" >>"$LOG" 2>&1
+  $root DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "$1" >>"$LOG" 2>&1
 }
 
 python_can() { "$1" -c "import sys; assert sys.version_info >= (3, 10); import $2" >/dev/null 2>&1; }
@@ -48,7 +53,7 @@ python_can() { "$1" -c "import sys; assert sys.version_info >= (3, 10); import $
 find_python() {
   local candidate module
   for module in ensurepip sys; do
-    for candidate in ${PYTHON:-} python3.12 python3.11 python3.10 python3; do
+    for candidate in "${PYTHON:-}" python3.12 python3.11 python3.10 python3; do
       if python_can "$candidate" "$module"; then
         command -v "$candidate"
         return
@@ -62,7 +67,7 @@ make_venv() {
   local python version
   python=$(find_python) || die "no Python 3.10 or newer found: install python3 and python3-venv, or set PYTHON to one"
   version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
-  rm -rf "$VENV"
+  rm -rf "$VENV" 2>/dev/null || die "cannot replace $PWD/$VENV: remove it as the user who made it"
   mkdir "$VENV"
   if ! python_can "$python" ensurepip; then
     apt_install "python$version-venv" || die "Python $version cannot make virtual environments: install python$version-venv"
@@ -106,7 +111,7 @@ pip_install() {
 ensure_packages() {
   if packages_current; then return; fi
   # Only an environment that was once complete, in this folder, is worth changing in place.
-  if ! [ -x "$VENV/bin/python" ] || [ "$(head -n 1 "$STAMP" 2>/dev/null)" != "$PWD" ]; then make_venv; fi
+  if ! [ -x "$VENV/bin/python" ] || [ "$(head -n 1 "$STAMP" 2>/dev/null)" != "$(pwd -P)" ]; then make_venv; fi
   rm -f "$STAMP"
   : >"$LOG"
   ensure_java

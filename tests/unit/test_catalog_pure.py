@@ -173,9 +173,13 @@ def test_a_chain_that_is_newer_than_the_last_compaction_is_not_hidden() -> None:
             assert {row[0] for row in database.rows(view)} == {"one", "two"}
 
 
-@pytest.mark.parametrize("rows", [SMALL, LARGE])
-def test_a_view_whose_base_a_rollback_went_below_fails_where_it_would_show_rows_that_are_gone(rows: dict[str, int]) -> None:
+@pytest.mark.parametrize("most_chains", [MOST_CHAINS, 0], ids=["few chains", "very many"])
+@pytest.mark.parametrize("rows", [SMALL, LARGE], ids=["small", "large"])
+def test_a_view_whose_base_a_rollback_went_below_fails_where_it_would_show_rows_that_are_gone(
+    rows: dict[str, int], most_chains: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A query may have found the view before, and the ledger after."""
+    monkeypatch.setattr("chainlake.lake.views.MOST_CHAINS", most_chains)
     before = replay(0, [(ADVANCE, 4), (ADVANCE, 4), (COMPACT, 2)])
     found = usable_bases(STATE, LedgerView(_ledger_rows("one", before)))
     view = reader_view(Namespace(), STATE, {chain: replace(base, rows=rows) for chain, base in found.items()})

@@ -1,11 +1,12 @@
 """What may be deleted: exactly what no read can see."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import pairwise
 
 from hypothesis import example, given
 
-from chainlake.lake.gc import NOTHING, OLD_BASE, ROLLED_BACK, Fate, fates
+from chainlake.lake.clock import now
+from chainlake.lake.gc import NOTHING, OLD_BASE, ORPHAN, ROLLED_BACK, Fate, fates
 from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, History
 from tests.unit.ledger_model import FENCE, Block, Operation, Step, commit, first_heights, history, moment, operations, replay
 
@@ -111,6 +112,16 @@ def test_an_older_base_is_garbage_since_the_newer_one() -> None:
     found = fates(History(rows))
     assert found[rows[1].commit_id] == Fate(NOTHING, OLD_BASE, moment(3))
     assert found[rows[2].commit_id].limit == 8
+
+
+def test_without_a_retention_what_may_still_be_in_use_stays_for_its_grace() -> None:
+    """A writer's rows, and a base that a reader or a run found before the newer one came."""
+    none, hour = timedelta(0), timedelta(hours=1)
+    for kind in (ORPHAN, OLD_BASE):
+        young, old = (Fate(NOTHING, kind, now() - timedelta(minutes=minutes)) for minutes in (59, 61))
+        assert (young.is_past(none, hour), old.is_past(none, hour)) == (False, True), kind
+        assert young.is_past(none, none) and not old.is_past(timedelta(days=7), hour), kind
+    assert Fate(NOTHING, ROLLED_BACK, now()).is_past(none, hour), "as the operator asked"
 
 
 def last_cut(steps: list[Step], of: Step) -> datetime | None:

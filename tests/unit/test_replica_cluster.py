@@ -8,9 +8,12 @@ import pytest
 
 from chainlake.cli.main import main
 from chainlake.errors import BadInput
+from chainlake.lake.chains import Chain
+from chainlake.lake.records import open_records
 from chainlake.replica.cluster import Cluster
 from chainlake.replica.entries import read_entry
 from chainlake.replica.replica import Replica
+from tests.unit.control_tables import commit_row, made_lake, with_control
 from tests.unit.test_replica_rules import ALICE, SETUP, insert
 
 
@@ -114,3 +117,24 @@ def test_what_users_get_wrong_is_said_in_one_line(
     assert main(["replica", *arguments, "--home", str(tmp_path)]) == 2
     said = capsys.readouterr().err
     assert message in said and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("cluster", "message"),
+    [
+        ("_shop", "chain name '_shop-a': use up to 63 letters"),
+        ("s" * 62, "use up to 63 letters"),
+        ("mine", "chain 'mine-b' exists already"),
+    ],
+)
+def test_a_cluster_of_which_a_replica_cannot_be_a_new_chain_is_not_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, cluster: str, message: str
+) -> None:
+    """Else the next try would find its files and say that it exists already."""
+    monkeypatch.setenv("LAKE_HOME", str(tmp_path))
+    records = open_records(with_control(made_lake(tmp_path, [commit_row(1, 0, 1)])))
+    assert records is not None
+    records.chains.add(Chain("mine-b", "evm", "somewhere", {}))
+    assert main(["replica", "start", cluster, "--replicas", "a,b", "--home", str(tmp_path)]) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "clusters" / cluster).exists()

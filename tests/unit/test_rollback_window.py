@@ -6,39 +6,39 @@ from typing import Any
 import pytest
 
 from chainlake.errors import BadInput
-from chainlake.lake.rollback import _check
+from chainlake.lake.rollback import check
 from chainlake.lake.visibility import ADVANCE, LedgerView
 from tests.unit.ledger_model import CHAIN, STAGE, commit
 
 VIEW = LedgerView([commit(ADVANCE, -1, 5_000, 1)])
 
 
-def check(height: int, force: bool = False, kind: str = "cardano", **options: str) -> None:
+def go_back(height: int, force: bool = False, kind: str = "cardano", **options: str) -> None:
     lake: Any = SimpleNamespace(chain=lambda name: SimpleNamespace(kind=kind, options=options))
     stage: Any = SimpleNamespace(name=STAGE)
-    _check(lake, VIEW, stage, CHAIN, height, "a test", force)
+    check(lake, VIEW, stage, CHAIN, height, "a test", force)
 
 
 def test_a_cardano_chain_goes_back_2160_blocks_and_further_only_by_force() -> None:
-    check(5_000 - 2_160)
+    go_back(5_000 - 2_160)
     with pytest.raises(BadInput, match="back 2161 blocks is more than its window of 2160: use --force if you mean it"):
-        check(5_000 - 2_161)
-    check(5_000 - 2_161, force=True)
+        go_back(5_000 - 2_161)
+    go_back(5_000 - 2_161, force=True)
 
 
 def test_the_window_is_an_option_of_the_chain() -> None:
-    check(4_990, window="10")
+    go_back(4_990, window="10")
     with pytest.raises(BadInput, match="more than its window of 10"):
-        check(4_989, window="10")
+        go_back(4_989, window="10")
 
 
 def test_chains_whose_blocks_are_final_have_no_window() -> None:
     for kind in ("raft", "comet", "evm"):
-        check(0, kind=kind)
+        go_back(0, kind=kind)
 
 
 def test_no_force_goes_above_the_head_or_below_the_first_block() -> None:
     with pytest.raises(BadInput, match="the head is 5000"):
-        check(5_001, force=True)
+        go_back(5_001, force=True)
     with pytest.raises(BadInput, match="it starts after -1: give -1 or more"):
-        check(-2, force=True)
+        go_back(-2, force=True)

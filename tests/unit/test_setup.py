@@ -40,8 +40,8 @@ class Checkout:
         (version,) = (pin.removeprefix("delta-spark==") for pin in pins if pin.startswith("delta-spark=="))
         return self.cache / "chainlake" / f"jars-{version}"
 
-    def run(self, *command: str, path: str | None = None) -> "subprocess.CompletedProcess[str]":
-        environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache), "PATH": path or os.environ["PATH"]}
+    def run(self, *command: str, path: str | None = None, **more: str) -> "subprocess.CompletedProcess[str]":
+        environment = {**os.environ, "XDG_CACHE_HOME": str(self.cache), "PATH": path or os.environ["PATH"], **more}
         return subprocess.run(command, cwd=self.root, env=environment, text=True, capture_output=True, check=False)
 
     def is_set_up(self) -> bool:
@@ -93,15 +93,75 @@ def test_another_python_calls_for_set_up(checkout: Checkout) -> None:
     assert not checkout.is_set_up()
 
 
-def test_without_a_python_one_line_says_what_to_install(tmp_path: Path) -> None:
-    checkout = Checkout(tmp_path / "project")
+def test_a_link_to_the_checkout_is_the_same_checkout(checkout: Checkout, tmp_path: Path) -> None:
+    """Else each change of the way there would make the environment anew, or lose it where there is no network."""
+    link = tmp_path / "link"
+    link.symlink_to(checkout.root)
+    assert (
+        subprocess.run(
+            [link / "scripts" / "setup.sh", "--check"], env={**os.environ, "XDG_CACHE_HOME": str(checkout.cache)}, check=False
+        ).returncode
+        == 0
+    )
+
+
+def test_without_a_home_in_the_environment_it_says_nothing_strange(tmp_path: Path) -> None:
+    root = Checkout(tmp_path / "project").root
+    environment = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_CACHE_HOME")}
+    result = subprocess.run(
+        [root / "scripts" / "setup.sh", "--check"], env=environment, text=True, capture_output=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (1, "")
+
+
+def bare(tmp_path: Path) -> Path:
+    """A folder for PATH that has what set-up needs of the system, and no Python."""
     tools = tmp_path / "tools"
     tools.mkdir()
-    for tool in ("bash", "env", "dirname", "sed", "head", "flock"):
+    for tool in ("bash", "cat", "env", "dirname", "grep", "id", "mkdir", "rm", "sed", "head", "tail", "flock"):
         found = shutil.which(tool)
         if found:
             (tools / tool).symlink_to(found)
-    result = checkout.run("scripts/setup.sh", path=str(tools))
+    return tools
+
+
+def script(path: Path, text: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/usr/bin/env bash\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+PYTHON_WITHOUT_VENV = """
+case "$*" in
+  *ensurepip*) exit 1 ;;
+  *print*) echo 3.10 ;;
+  *venv*) echo "Error: no ensurepip"; exit 1 ;;
+esac"""
+"""As Debian's is until python3.10-venv is installed."""
+
+
+@pytest.mark.parametrize("as_root", [True, False])
+def test_what_a_python_lacks_is_installed_or_named(tmp_path: Path, as_root: bool) -> None:
+    checkout, tools = Checkout(tmp_path / "a project"), bare(tmp_path)
+    python = script(tmp_path / "my tools" / "python", PYTHON_WITHOUT_VENV)
+    script(tools / "apt-get", f"echo apt-get $* >> '{tmp_path}/asked'")
+    (tools / "id").unlink()
+    script(tools / "id", f"echo {0 if as_root else 1000}")
+    result = checkout.run("scripts/setup.sh", path=str(tools), PYTHON=str(python))
+    assert result.returncode == 1 and not (checkout.root / ".venv" / ".stamp").exists()
+    if as_root:
+        (install,) = (line for line in (tmp_path / "asked").read_text().splitlines() if " install " in line)
+        assert install.endswith(" python3.10-venv") and "DPkg::Lock::Timeout" in install, "another may be installing too"
+        assert f"could not create .venv with {python}: Error: no ensurepip" in result.stderr
+    else:
+        said = "set-up: Python 3.10 cannot make virtual environments: install python3.10-venv\n"
+        assert result.stderr == said and not (tmp_path / "asked").exists()
+
+
+def test_without_a_python_one_line_says_what_to_install(tmp_path: Path) -> None:
+    checkout = Checkout(tmp_path / "project")
+    result = checkout.run("scripts/setup.sh", path=str(bare(tmp_path)))
     assert result.returncode == 1
     assert result.stderr == ("set-up: no Python 3.10 or newer found: install python3 and python3-venv, or set PYTHON to one\n")
     assert not (checkout.root / ".venv" / ".stamp").exists()

@@ -155,13 +155,29 @@ def _start(given: argparse.Namespace) -> int:
     from chainlake.lake import open_lake
     from chainlake.replica.cluster import Cluster
 
-    cluster = Cluster.create(_directory(given), given.replicas.split(","), not given.old_meta)
+    directory = _directory(given)
+    names = Cluster.check_new(directory, given.replicas.split(","))
+    _check_chains(given, [f"{given.cluster}-{name}" for name in names])
     lake = open_lake()
-    for name in cluster.cut_off:
+    cluster = Cluster.create(directory, names, not given.old_meta)
+    for name in names:
         options = {"unified_meta": "false" if given.old_meta else "true"}
         lake.add_chain(f"{given.cluster}-{name}", "raft", str(cluster.directory / f"{name}.jsonl"), options)
-    emit(f"{given.cluster} has the replicas {', '.join(cluster.cut_off)}: propose and deliver, then lake run replica")
+    emit(f"{given.cluster} has the replicas {', '.join(names)}: propose and deliver, then lake run replica")
     return 0
+
+
+def _check_chains(given: argparse.Namespace, names: list[str]) -> None:
+    """Refuse what cannot be the names of new chains, before anything is made."""
+    from chainlake.lake.chains import check_name
+    from chainlake.lake.records import open_records
+
+    records = open_records(given.home)
+    known = records.chains.all() if records else {}
+    for name in names:
+        check_name(name)
+        if name in known:
+            raise BadInput(f"chain {name!r} exists already: choose another name for the cluster")
 
 
 def _propose(given: argparse.Namespace) -> int:

@@ -3,6 +3,8 @@
 from typing import TYPE_CHECKING
 
 from chainlake.errors import BadInput
+from chainlake.lake.rollback import check
+from chainlake.lake.visibility import History
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -15,7 +17,7 @@ def backfill(
 ) -> "pd.DataFrame":
     """Do blocks from `from_height` on again, up to `to_height`; -1 leaves that end open. One row per stage and chain.
 
-    Without `from_height` nothing is taken back: the stages only go on.
+    Without `from_height` nothing is taken back: the stages only go on. If one chain cannot go back that far, none does.
     """
     import pandas as pd
 
@@ -24,9 +26,19 @@ def backfill(
     first = lake.stages.get(stage)
     chains = [chain] if chain else lake.chains_of(first)
     if from_height >= 0:
-        for name in chains:
+        view = lake.ledger.read([stage])
+        higher = [name for name in chains if not _is_below(view.of(stage, name), from_height - 1)]
+        for name in higher:
+            check(lake, view, first, name, from_height - 1, why, force)
+        for name in higher:
             lake.rollback(stage, name, from_height - 1, why=why, force=force)
     stages = reversed(lake.stages.downstream(stage))
     last = to_height if to_height >= 0 else None
     done = [lake.run_stage(one.name, chains=chains, to_height=last) for one in stages]
     return pd.concat(done, ignore_index=True)
+
+
+def _is_below(history: History, height: int) -> bool:
+    """Whether a stage has been taken back further already, as one with an index is by an attempt that then failed."""
+    head = history.head()
+    return head is not None and head.height < height <= max(commit.height for commit in history.commits)

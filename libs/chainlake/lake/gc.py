@@ -43,6 +43,12 @@ class Fate:
     kind: str = ""
     since: datetime | None = None
 
+    def is_past(self, retention: timedelta, grace: timedelta) -> bool:
+        """Whether the rows may be deleted. Some may be in use at first: an orphan may belong to a writer at work, and a base that
+        was just replaced is still read by those who looked before."""
+        keep = max(retention, grace) if self.kind in (ORPHAN, OLD_BASE) else retention
+        return self.since is not None and self.since <= now() - keep
+
 
 @dataclass(frozen=True)
 class Garbage:
@@ -62,7 +68,7 @@ class Garbage:
 def collect(lake: "Lake", retention: timedelta = RETENTION, dry_run: bool = False, grace: timedelta = GRACE) -> list[Garbage]:
     """Measure garbage, record it in control.orphans, and delete what is past the retention unless `dry_run`.
 
-    An orphan younger than `grace` may belong to a writer at work and stays whatever the retention.
+    Orphans and replaced bases younger than `grace` may be in use and stay whatever the retention.
     """
     if retention < timedelta(0):
         raise BadInput("retention must not be negative: give days to keep, 0 for none")
@@ -133,8 +139,7 @@ def measure(lake: "Lake", view: LedgerView, stored: str, retention: timedelta, g
         if not rows:
             continue
         fate = known.get((commit_id, chain)) or Fate(NOTHING, ORPHAN, commit_time(commit_id))
-        keep = max(retention, grace) if fate.kind == ORPHAN else retention
-        removable = fate.since is not None and fate.since <= now() - keep
+        removable = fate.is_past(retention, grace)
         size_of = round(rows * size)
         found.append(Garbage(stored, fate.kind, commit_id, chain, fate.limit, rows, totals[commit_id], size_of, removable))
     return found

@@ -51,22 +51,23 @@ WHERE (kind = 'advance' AND least(height, coalesce(floor, height)) > base_height
    OR (kind = 'compact' AND seq = newest_base AND coalesce(floor, height) >= height)"""
 
 
-def _advances(namespace: Namespace, wanted: str) -> str:
+def _advances(namespace: Namespace, wanted: str, ledger: str = "", low: str = "") -> str:
     """The advances among the wanted ledger rows that can be seen: a lighter plan than control.visible for the views of tables."""
-    return f"""SELECT chain, commit_id, least(height, coalesce(floor, height)) AS limit_height
-FROM ({_with_floors(namespace, wanted)})
+    return f"""SELECT chain, commit_id, least(height, coalesce(floor, height)) AS limit_height{low}
+FROM ({_with_floors(namespace, wanted, ledger=ledger, low=low)})
 WHERE kind = 'advance' AND least(height, coalesce(floor, height)) > base_height"""
 
 
-def _with_floors(namespace: Namespace, wanted: str, *more: str) -> str:
+def _with_floors(namespace: Namespace, wanted: str, *more: str, ledger: str = "", low: str = "") -> str:
     """The wanted ledger rows, each with the lowest height gone back to since. They must hold all rollbacks of their chains.
+    `ledger` may be a query of the ledger that has a column `low` too.
 
     There are few, and all in one partition they are in order without an exchange.
     """
     floor = """min(CASE WHEN kind = 'rollback' THEN height END) OVER (
     PARTITION BY stage, chain ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS floor"""
-    columns = "stage, lane, chain, seq, commit_id, kind, base_height, height"
-    rows = f"SELECT /*+ COALESCE(1) */ {columns} FROM {namespace.control('ledger')} WHERE {wanted}"
+    columns = f"stage, lane, chain, seq, commit_id, kind, base_height, height{low}"
+    rows = f"SELECT /*+ COALESCE(1) */ {columns} FROM {ledger or namespace.control('ledger')} WHERE {wanted}"
     return f"""SELECT *, {", ".join((floor, *more))} FROM ({rows})"""
 
 
@@ -143,10 +144,12 @@ UNION ALL SELECT {_shown("t", table)} FROM t WHERE NOT t._deleted"""
 
 def _state_of_many(namespace: Namespace, table: Table, bases: Mapping[str, Commit]) -> str:
     """The same over so many chains that the view has a list of their bases."""
-    advances = f"""SELECT a.*, coalesce(b.height, -1) AS low
-FROM ({_advances(namespace, _of(table))}) a LEFT JOIN b ON b.chain = a.chain"""
-    rows = ", ".join(f"('{chain}', {base.commit_id}, {base.height})" for chain, base in sorted(bases.items()))
-    return f"""WITH b(chain, commit_id, height) AS (VALUES {rows}),
+    ledger = f"""(SELECT l.*, b.seq AS base_seq, coalesce(b.height, -1) AS low
+    FROM {namespace.control("ledger")} l LEFT JOIN b ON b.chain = l.chain)"""
+    wanted = _of(table) + _unless_gone(table, "seq > base_seq AND height < low")
+    advances = _advances(namespace, wanted, ledger, ", low")
+    rows = ", ".join(f"('{chain}', {base.commit_id}, {base.seq}, {base.height})" for chain, base in sorted(bases.items()))
+    return f"""WITH b(chain, commit_id, seq, height) AS (VALUES {rows}),
 t AS (SELECT * FROM ({_tail(namespace, table, advances, {})}) WHERE _newest = 1)
 SELECT {_shown("x", table)}
 FROM b JOIN {namespace.base(table.name)} x ON x._commit = b.commit_id AND x._chain = b.chain
@@ -169,13 +172,16 @@ def _advances_since(namespace: Namespace, table: Table, bases: Mapping[str, Comm
 
 
 def _still_usable(table: Table, bases: Mapping[str, Commit]) -> str:
+    """That no rollback went below a base, asked chain by chain."""
+    below = (f"(chain = '{chain}' AND seq > {base.seq} AND height < {base.height})" for chain, base in sorted(bases.items()))
+    return _unless_gone(table, f"({' OR '.join(below)})")
+
+
+def _unless_gone(table: Table, below: str) -> str:
     """A query that found this view before a rollback below a base, and the ledger after it, fails: it would show rows that are
     gone. The condition on the stage is repeated, since Spark may ask for conditions in any order."""
-    below = " OR ".join(
-        f"(chain = '{chain}' AND seq > {base.seq} AND height < {base.height})" for chain, base in sorted(bases.items())
-    )
     message = f"{table.name} went below a compacted block while this query began: run it again, or lake compact"
-    return f"\n  AND CASE WHEN kind = 'rollback' AND {_of(table)} AND ({below}) THEN raise_error('{message}') ELSE true END"
+    return f"\n  AND CASE WHEN kind = 'rollback' AND {_of(table)} AND {below} THEN raise_error('{message}') ELSE true END"
 
 
 def _number(table: Table) -> str:

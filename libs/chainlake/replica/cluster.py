@@ -37,17 +37,23 @@ class Cluster:
     @classmethod
     def create(cls, directory: Path, replicas: Iterable[str], unified: bool = True) -> "Cluster":
         """A cluster without entries."""
-        names = list(replicas)
-        if (directory / "cluster.json").exists():
-            raise BadInput(f"{directory.name} exists already in {directory.parent}: choose another name")
-        if not names or len(set(names)) < len(names) or not all(name.isidentifier() and name != "log" for name in names):
-            raise BadInput(f"replicas {','.join(names)!r}: different names of letters and digits are expected, like a,b,c")
+        names = cls.check_new(directory, replicas)
         cluster = cls(directory, dict.fromkeys(names, NOTHING), unified)
         directory.mkdir(parents=True, exist_ok=True)
         for name in ("log", *names):
             (directory / f"{name}.jsonl").touch()
         cluster._save()
         return cluster
+
+    @staticmethod
+    def check_new(directory: Path, replicas: Iterable[str]) -> list[str]:
+        """The names of the replicas of a cluster that can be made there; refused if it cannot."""
+        names = list(replicas)
+        if (directory / "cluster.json").exists():
+            raise BadInput(f"{directory.name} exists already in {directory.parent}: choose another name")
+        if not names or len(set(names)) < len(names) or not all(name.isidentifier() and name != "log" for name in names):
+            raise BadInput(f"replicas {','.join(names)!r}: different names of letters and digits are expected, like a,b,c")
+        return names
 
     @classmethod
     def load(cls, directory: Path) -> "Cluster":
