@@ -143,9 +143,9 @@ def test_the_readme_says_what_is_in_every_folder_and_file_of_the_library() -> No
     assert {"bundles", "dashboards", "docs", "notebooks", "scripts", "tables", "tests"} <= named
 
 
-def test_environments_that_the_readme_makes_are_ignored() -> None:
+def test_environments_that_the_documents_make_are_ignored() -> None:
     """Else `make test` would look for style in their packages, and a deployment would send them to the workspace."""
-    made = re.findall(r"-m venv (\S+)", (project_root() / "README.md").read_text())
+    made = [name for path in documents() for name in re.findall(r"-m venv (\S+)", path.read_text(encoding="utf-8"))]
     ignored = (project_root() / ".gitignore").read_text().splitlines()
     assert made and {f"/{name}/" for name in made} <= set(ignored)
 
