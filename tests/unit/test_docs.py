@@ -107,9 +107,18 @@ def test_targets_of_make_exist(path: Path) -> None:
 
 @each_document
 def test_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (path.parent / target).exists(), f"{path.name}: {target}"
+    for target, section in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        there = path.parent / target if target else path
+        assert there.exists(), f"{path.name}: {target}"
+        assert not section or section in anchors(there), f"{path.name}: {target}#{section}"
+
+
+def anchors(path: Path) -> set[str]:
+    """What can stand after the # in a link to a document."""
+    heads = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
 @each_document
