@@ -59,9 +59,9 @@ FOR_EVER = "serve"
 APART = ("sql", FOR_EVER)
 WITH_FIELDS = ("audit", "rollback", "verify", "compact", "gc", "restore", "run", "ingest")
 """Their JSON is compared with what docs/operations.md promises."""
-ORDER = ("README.md", "cage.md", "shards.md", "replica.md", "sync.md")
+ORDER = ("README.md", "sources.md", "cage.md", "shards.md", "replica.md", "sync.md")
 """Documents whose commands are carried out here, one after the other."""
-TO_SPARK = ("operations.md", "logs.md")
+TO_SPARK = ("operations.md", "logs.md", "databricks.md")
 """Documents whose commands tests/unit/test_docs.py takes as far as Spark; most of them are README's too."""
 
 

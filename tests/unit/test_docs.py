@@ -107,9 +107,18 @@ def test_targets_of_make_exist(path: Path) -> None:
 
 @each_document
 def test_links_lead_somewhere(path: Path) -> None:
-    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
-        if "://" not in target:
-            assert (path.parent / target).exists(), f"{path.name}: {target}"
+    for target, section in re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", path.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        there = path.parent / target if target else path
+        assert there.exists(), f"{path.name}: {target}"
+        assert not section or section in anchors(there), f"{path.name}: {target}#{section}"
+
+
+def anchors(path: Path) -> set[str]:
+    """What can stand after the # in a link to a document."""
+    heads = re.findall(r"^#+ (.+)$", FENCE.sub("", path.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
 @each_document
@@ -143,9 +152,9 @@ def test_the_readme_says_what_is_in_every_folder_and_file_of_the_library() -> No
     assert {"bundles", "dashboards", "docs", "notebooks", "scripts", "tables", "tests"} <= named
 
 
-def test_environments_that_the_readme_makes_are_ignored() -> None:
+def test_environments_that_the_documents_make_are_ignored() -> None:
     """Else `make test` would look for style in their packages, and a deployment would send them to the workspace."""
-    made = re.findall(r"-m venv (\S+)", (project_root() / "README.md").read_text())
+    made = [name for path in documents() for name in re.findall(r"-m venv (\S+)", path.read_text(encoding="utf-8"))]
     ignored = (project_root() / ".gitignore").read_text().splitlines()
     assert made and {f"/{name}/" for name in made} <= set(ignored)
 

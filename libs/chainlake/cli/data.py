@@ -75,7 +75,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
         epilog='example: lake sql "SELECT chain, max(height) FROM raw.blocks GROUP BY chain" --height 100',
     )
     sql.add_argument("query", help="SELECT …")
-    _add_when(sql)
+    _add_when(sql, "as of this block")
     sql.add_argument("--json", action="store_true", help="one array of row objects, BINARY as 0x hex")
     sql.set_defaults(run=_sql)
 
@@ -96,7 +96,7 @@ def add_commands(commands: Commands, common: argparse.ArgumentParser) -> None:
     )
     audit.add_argument("stage", help=STAGE_HELP)
     audit.add_argument("chain", help=CHAIN_HELP)
-    _add_when(audit)
+    _add_when(audit, "only commits that ever said something of this block")
     audit.add_argument("--json", action="store_true", help="one array with a row per commit")
     audit.set_defaults(run=_audit)
 
@@ -183,8 +183,8 @@ def existing_records(home: str | None) -> "Records":
     return records
 
 
-def _add_when(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--height", metavar="N", help="as of this block")
+def _add_when(parser: argparse.ArgumentParser, height_help: str) -> None:
+    parser.add_argument("--height", metavar="N", help=height_help)
     parser.add_argument("--at", metavar="TIME", help="as the lake stood at this time, e.g. 2026-01-31T12:00:00Z")
 
 

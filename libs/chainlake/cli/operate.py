@@ -50,7 +50,7 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
         "compact",
         parents=[common],
         help="state at finalized heights to base tables; pack small files",
-        epilog="example: lake compact raw.logs demo-evm",
+        epilog="example: lake compact silver.cage demo-cardano",
     )
     compact.add_argument("stage", nargs="?", help=f"{STAGE_HELP} (default: all)")
     compact.add_argument("chain", nargs="?", help=f"{CHAIN_HELP} (default: all)")

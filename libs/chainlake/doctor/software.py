@@ -125,7 +125,7 @@ def _rivals(find: Installed) -> list[Finding]:
             problem(
                 "packages",
                 "databricks-connect and pyspark share this environment and overwrite each other",
-                "give databricks-connect one of its own: see On Databricks in README.md",
+                "give databricks-connect one of its own: see docs/databricks.md",
             )
         ]
     return []
