@@ -119,7 +119,13 @@ def test_nothing_can_be_asked_for_before_the_first_block() -> None:
 
 @pytest.mark.parametrize(
     ("start", "end", "read"),
-    [("0x0", "0xff", (17, 54)), ("0x30", "0xff", (48, 54)), ("0x1", "latest", (17, 54)), ("latest", "0xff", (54, 54))],
+    [
+        ("0x0", "0xff", (17, 54)),
+        ("0x30", "0xff", (48, 54)),
+        ("0x1", "latest", (17, 54)),
+        ("latest", "0xff", (54, 54)),
+        ("earliest", "0x11", (17, 17)),
+    ],
 )
 def test_the_clip_rule_answers_for_the_part_that_is_indexed(start: str, end: str, read: tuple[int, int]) -> None:
     wanted = parsed({"fromBlock": start, "toBlock": end}, Bounds(17, 54), range_rule="clip")
@@ -127,7 +133,13 @@ def test_the_clip_rule_answers_for_the_part_that_is_indexed(start: str, end: str
 
 
 @pytest.mark.parametrize(
-    "value", [{"fromBlock": "0x64"}, {"fromBlock": "0x64", "toBlock": "0xc8"}, {"fromBlock": "0x1", "toBlock": "0x2"}]
+    "value",
+    [
+        {"fromBlock": "0x64"},
+        {"fromBlock": "0x64", "toBlock": "0xc8"},
+        {"fromBlock": "0x1", "toBlock": "0x2"},
+        {"fromBlock": "earliest", "toBlock": "0x2"},
+    ],
 )
 def test_a_range_without_indexed_blocks_is_clipped_to_nothing(value: Any) -> None:
     assert parsed(value, Bounds(17, 54), range_rule="clip").empty_range

@@ -18,6 +18,7 @@ from chainlake.replica.entries import Entry
 from chainlake.replica.leader import Leader
 from chainlake.replica.query import NotFresh, ReplicaReader
 from chainlake.replica.timeline import Progress
+from chainlake.serve.pool import WorkPool
 from chainlake.serve.replica import ReplicaRoutes
 from chainlake.serve.router import Request, Response, Router
 from tests.unit.logs_lake import LEDGER
@@ -125,7 +126,7 @@ def ask(router: Router, path: str, **query: str) -> tuple[int, Any]:
 
 def test_over_http_a_replica_that_waits_is_not_available(written: Written) -> None:
     router = Router()
-    ReplicaRoutes(ReplicaReader(written.home)).add_to(router)
+    ReplicaRoutes(ReplicaReader(written.home), WorkPool(2, 4), 20).add_to(router)
     assert ask(router, "/replica") == (200, [CHAIN])
     status, health = ask(router, f"/replica/{CHAIN}/health")
     assert status == 200 and health["eligible_leader"] and len(health["groups"]) == 4
@@ -138,10 +139,17 @@ def test_over_http_a_replica_that_waits_is_not_available(written: Written) -> No
     assert ask(router, "/replica/other/health")[0] == 404
 
 
+def test_rows_are_read_in_the_pool_and_health_beside_it(written: Written) -> None:
+    router, full = Router(), WorkPool(0, 0)
+    ReplicaRoutes(ReplicaReader(written.home), full, 20).add_to(router)
+    assert ask(router, f"/replica/{CHAIN}/rows/app.t", user="bob") == (503, {"error": "server busy, retry later"})
+    assert ask(router, "/replica") == (200, [CHAIN]) and ask(router, f"/replica/{CHAIN}/health")[0] == 200
+
+
 def test_a_replica_that_has_received_nothing_is_not_available(tmp_path: Path) -> None:
     written, router = Written(tmp_path), Router()
     written._write("control/ledger", [], LEDGER)
-    ReplicaRoutes(ReplicaReader(written.home)).add_to(router)
+    ReplicaRoutes(ReplicaReader(written.home), WorkPool(2, 4), 20).add_to(router)
     status, health = ask(router, f"/replica/{CHAIN}/health")
     assert status == 503 and not health["eligible_leader"] and health["delivery"] == 0
 

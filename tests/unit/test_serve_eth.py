@@ -97,6 +97,13 @@ def test_an_answer_that_would_be_too_long_names_a_range_too() -> None:
     assert len(json.dumps(caller.result("eth_getLogs", {"fromBlock": "0x0", "toBlock": hex(last)}))) < 35_000
 
 
+def test_the_range_named_keeps_to_both_limits() -> None:
+    caller = make_caller(MemoryEngine(BLOCKS), max_results=len(LOGS) - 1, max_response=30_000)
+    code, message = caller.error("eth_getLogs", {"fromBlock": "0x0"})
+    assert code == -32602 and message.startswith("query exceeds max response size 30000 bytes, retry with the range 0-")
+    assert caller.result("eth_getLogs", {"fromBlock": "0x0", "toBlock": hex(int(message.rsplit("-", 1)[1]))})
+
+
 def test_an_exact_number_of_results_is_no_error() -> None:
     caller = make_caller(MemoryEngine(BLOCKS), max_results=len(LOGS))
     assert len(caller.result("eth_getLogs", {"fromBlock": "0x0"})) == len(LOGS)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from chainlake.logs.filter import Criteria, RpcError
+from chainlake.logs.filter import Criteria, Limits, RpcError
 from chainlake.serve.filters import FilterTable, Installed
 from chainlake.serve.pool import CLIENT
 from tests.unit.serve_memory import Caller, MemoryEngine, make_blocks, make_caller
@@ -112,6 +112,14 @@ def test_filters_that_could_report_nothing_are_refused(wanted: Any, code: int, m
 def test_a_filter_may_ask_for_blocks_to_come(wanted: Any) -> None:
     caller = at(4)
     assert caller.result("eth_getFilterChanges", caller.result("eth_newFilter", wanted)) == []
+
+
+def test_the_clip_rule_holds_for_filters_too() -> None:
+    blocks = make_blocks(5, first=17)
+    wanted = {"fromBlock": "0x0"}
+    assert make_caller(MemoryEngine(blocks)).error("eth_newFilter", wanted)[0] == 4444
+    caller = make_caller(MemoryEngine(blocks), filters=Limits(range_rule="clip"))
+    assert caller.result("eth_getFilterLogs", caller.result("eth_newFilter", wanted)) == caller.result("eth_getLogs", wanted)
 
 
 def test_the_table_is_bounded_and_forgets_what_nobody_asks_about() -> None:

@@ -250,6 +250,17 @@ def test_answers_that_wait_for_slow_readers_have_a_limit_together() -> None:
         assert post(address, CALL)["result"] == hex(59)
 
 
+def test_a_route_without_room_for_its_answer_is_unavailable() -> None:
+    async def big(request: Request) -> Response:
+        return Response(200, b" " * 200_000)
+
+    caller = make_caller(MemoryEngine(BLOCKS), max_outgoing=100_000)
+    caller.gateway.router.add("GET", "/big", big)
+    with serving(caller) as address:
+        status, _, body = fetch(address, "/big")
+        assert (status, json.loads(body)) == (503, {"error": "server busy, retry later"})
+
+
 def test_a_body_that_breaks_off_or_is_malformed_is_refused() -> None:
     start = b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     with server() as (caller, address):

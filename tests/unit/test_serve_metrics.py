@@ -250,6 +250,13 @@ def test_the_page_has_every_number_of_the_list_and_nothing_that_is_no_sample() -
         assert any(line.startswith(name) for line in samples), name
 
 
+def test_whatever_is_no_call_counts_as_one_invalid_request() -> None:
+    caller = make_caller(MemoryEngine(make_blocks(5)), max_batch=2)
+    for body in (b"{", b"\xff", b"[]", b"[1,2,3]", b"[1]", b'{"id":1}'):
+        caller.raw(body)
+    assert "\nlake_rpc_invalid_requests_total 6\n" in ask(caller, "/metrics").body.decode()
+
+
 @pytest.mark.parametrize("path", ["/health", "/metrics"])
 def test_asking_often_reads_the_tables_once(path: str) -> None:
     class Counted(MemoryControl):

@@ -43,6 +43,13 @@ def test_options_may_stand_in_the_filter_or_beside_it(caller: Caller) -> None:
     assert caller.result("lake_getLogsPage", {**ALL, **follow}) == caller.result("lake_getLogsPage", ALL, follow)
 
 
+def test_options_may_stand_in_both_and_those_beside_the_filter_come_first(caller: Caller) -> None:
+    first = caller.result("lake_getLogsPage", ALL, {"limit": 3, "order": "desc"})
+    wanted = {**ALL, "cursor": first["nextCursor"], "order": "desc", "limit": 2}
+    assert caller.result("lake_getLogsPage", wanted, {})["logs"] == LOGS[::-1][3:5]
+    assert caller.result("lake_getLogsPage", wanted, {"limit": 4, "order": None})["logs"] == LOGS[::-1][3:7]
+
+
 def test_a_page_says_which_blocks_it_reflects(caller: Caller) -> None:
     first, *_, last = pages(caller, {"fromBlock": "0x2", "toBlock": "0x9"}, limit=5)
     for page in (first, last):
@@ -105,6 +112,31 @@ def test_a_cursor_whose_block_was_rolled_back_is_refused() -> None:
         engine.advance(again)
         code, message = caller.error("lake_getLogsPage", ALL, {"cursor": page["nextCursor"]})
         assert code == -32000 and message.endswith("of the cursor was rolled back: start again without it")
+
+
+def test_a_descending_scan_ends_with_a_rollback_of_logs_that_it_told_of_before() -> None:
+    engine = MemoryEngine(BLOCKS)
+    caller = make_caller(engine)
+    options = {"limit": len(LOGS) - 10, "order": "desc"}
+    page = caller.result("lake_getLogsPage", ALL, options)
+    assert int(page["cursorBlock"]["number"], 16) < 6
+    engine.rollback(6)
+    engine.advance(make_blocks(9, 7, seed=2, parent=BLOCKS[6].block.hash))
+    code, message = caller.error("lake_getLogsPage", ALL, {**options, "cursor": page["nextCursor"]})
+    assert (code, message) == (-32000, "block 11 of the cursor was rolled back: start again without it")
+
+
+def test_an_ascending_scan_goes_on_when_only_blocks_to_come_were_replaced() -> None:
+    engine = MemoryEngine(BLOCKS)
+    caller = make_caller(engine)
+    page = caller.result("lake_getLogsPage", ALL, {"limit": 5})
+    assert int(page["cursorBlock"]["number"], 16) < 6
+    engine.rollback(6)
+    again = make_blocks(9, 7, seed=2, parent=BLOCKS[6].block.hash)
+    engine.advance(again)
+    rest = caller.result("lake_getLogsPage", ALL, {"cursor": page["nextCursor"]})
+    told = [log.to_json() for one in [*BLOCKS[:7], *again[:5]] for log in one.logs]
+    assert page["logs"] + rest["logs"] == told and rest["toBlock"] == again[4].block.to_json()
 
 
 @pytest.mark.parametrize(

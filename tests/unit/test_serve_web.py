@@ -79,6 +79,7 @@ class Loaded(HTMLParser):
         self.addresses: list[str] = []
         self.inline: list[str] = []
         self.labelled = self.fields = 0
+        self.nameless: list[dict[str, str | None]] = []
         self._in_label = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -86,6 +87,8 @@ class Loaded(HTMLParser):
         self.addresses += [value for name, value in attrs if name in ("src", "href") and value]
         self.inline += [name for name in given if name.startswith("on") or name == "style"]
         self.inline += [tag] if tag == "style" or (tag == "script" and "src" not in given) else []
+        if "tabindex" in given and not (given.get("role") and (given.get("aria-label") or given.get("aria-labelledby"))):
+            self.nameless.append(given)
         self._in_label = self._in_label or tag == "label"
         if tag in ("input", "textarea"):
             self.fields += 1
@@ -103,6 +106,7 @@ def test_the_page_asks_nobody_else_and_every_field_has_a_label(page: Address) ->
     for address in (one for one in loaded.addresses if one.startswith("/static/")):
         assert fetch(page, address)[0] == 200
     assert loaded.fields == loaded.labelled == 9
+    assert loaded.nameless == [], "whoever comes here by the keyboard is not told what it is"
     for name in ("lake.js", "view.js", "lake.css"):
         text = (STATIC / name).read_text()
         assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)|@import|url\(", text), name

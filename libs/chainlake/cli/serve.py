@@ -144,7 +144,7 @@ def open_gateway(home: Any, given: argparse.Namespace, numbers: dict[str, int], 
         gateway = Gateway(chain["chain"], IndexEngine(index), control, settings)
     ShardRoutes(gateway, home, prefix, control, other if given.chain else None)
     CageRoutes(gateway, home, prefix, control)
-    ReplicaRoutes(ReplicaReader(home, prefix)).add_to(gateway.router)
+    ReplicaRoutes(ReplicaReader(home, prefix), gateway.pool, gateway.settings.request_seconds).add_to(gateway.router)
 
     def open_feed(name: str) -> Feed:
         return Feed(EmbeddedLake(home, prefix), only_chain(control.chains(), name))

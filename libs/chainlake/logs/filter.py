@@ -241,8 +241,9 @@ def _strict(start: BlockId, end: BlockId, bounds: Bounds) -> tuple[int, int]:
 
 
 def _clipped(start: BlockId, end: BlockId, bounds: Bounds) -> tuple[int, int]:
-    """The part of the range that is indexed; the first is above the last if there is none."""
-    first, last = _number(start, bounds), _number(end, bounds)
+    """The part of the range that is indexed; the first is above the last if there is none. `earliest` is below any number: a
+    range from there to a block before the first one indexed is not reversed, but has nothing."""
+    first, last = 0 if start == "earliest" else _number(start, bounds), _number(end, bounds)
     if first > last and (isinstance(end, int) or first <= bounds.head):
         raise _reversed()
     return max(first, bounds.first), min(last, bounds.head)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from chainlake.encoding import to_hex
-from chainlake.logs.filter import INVALID_PARAMS, PRUNED, SERVER_ERROR, Criteria, LogFilter
+from chainlake.logs.filter import INVALID_PARAMS, PRUNED, SERVER_ERROR, Criteria, Limits, LogFilter
 from chainlake.logs.rpc_values import RpcError
 from chainlake.serve.arguments import read_filter_id
 from chainlake.serve.engine import Block, Position, Snapshot
@@ -124,7 +124,7 @@ class FilterMethods:
 
     def _new_filter(self, note: Note, criteria: Criteria) -> str:
         snapshot = self._queries.snapshot()
-        check_installable(criteria, snapshot, self._queries.settings.filters.max_addresses)
+        check_installable(criteria, snapshot, self._queries.settings.filters)
         return self._install(snapshot, criteria)
 
     def _new_block_filter(self, note: Note) -> str:
@@ -185,14 +185,14 @@ class FilterMethods:
         return Raw(logs_to_json(logs)), replace(installed, seen=(number, index), block=block)
 
 
-def check_installable(criteria: Criteria, snapshot: Snapshot, max_addresses: int) -> None:
+def check_installable(criteria: Criteria, snapshot: Snapshot, limits: Limits) -> None:
     """Refuse what could never report anything. A filter may ask for blocks that are still to come."""
-    if len(criteria.addresses) > max_addresses:
+    if len(criteria.addresses) > limits.max_addresses:
         raise RpcError(SERVER_ERROR, "exceed max addresses or topics per search position")
     start, end = criteria.from_block, criteria.to_block
     if "pending" in (start, end):
         raise RpcError(INVALID_PARAMS, "pending logs are not supported")
-    if isinstance(start, int) and start < snapshot.first:
+    if limits.range_rule == "strict" and isinstance(start, int) and start < snapshot.first:
         raise RpcError(PRUNED, f"pruned history unavailable: the first block indexed is {snapshot.first}")
     if isinstance(end, int) and not (isinstance(start, int) and start <= end) and start != "earliest":
         raise RpcError(INVALID_PARAMS, "invalid block range params")

@@ -202,8 +202,7 @@ class HttpServer:
         """Write the response; a client that does not take it in time is dropped."""
         counted = len(response.body) if len(response.body) > SMALL else 0
         if not self._has_room(counted):
-            response = Response(200, error_body(RpcError(BUSY, "server busy, retry later")), JSON)
-            counted = 0
+            response, counted = _busy(request.method), 0
         headers = CIMultiDict({**response.headers, **self._cors_headers(request.headers)})
         answer = web.Response(status=response.status, headers=headers)
         answer.headers.update({"Content-Type": response.content_type, "Server": "chainlake"})
@@ -254,6 +253,13 @@ class HttpServer:
             "Access-Control-Max-Age": "600",
             "Vary": "Origin",
         }
+
+
+def _busy(method: str) -> Response:
+    """Instead of an answer that has no room: an error of JSON-RPC to what was a call, and HTTP's to other routes, whose clients
+    would take status 200 for what they asked for."""
+    text = "server busy, retry later"
+    return Response(200, error_body(RpcError(BUSY, text)), JSON) if method == "POST" else json_response({"error": text}, 503)
 
 
 def _is_address(name: str) -> bool:

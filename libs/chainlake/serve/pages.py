@@ -1,8 +1,8 @@
 """lake_getLogsPage: logs in pages of any range, with a cursor that outlives the server.
 
-A cursor holds the range as it was resolved for the first page, the place of the last log, and a digest of the filter and
-direction. So all pages of one scan are of the same blocks while the head moves on; a cursor given with another filter is refused,
-and so is one whose block was rolled back.
+A cursor holds the range as it was resolved for the first page, the place of the last log, the highest block that was told of, and
+a digest of the filter and direction. So all pages of one scan are of the same blocks while the head moves on; a cursor given with
+another filter is refused, and so is one after a rollback of blocks that were told of.
 """
 
 import base64
@@ -16,7 +16,7 @@ from typing import Any
 from chainlake.errors import BadInput
 from chainlake.logs.filter import INVALID_PARAMS, SERVER_ERROR, Criteria, LogFilter
 from chainlake.logs.rpc_values import ArgumentError, RpcError, read_quantity
-from chainlake.serve.arguments import OptionalArgument
+from chainlake.serve.arguments import OptionalArgument, Reader
 from chainlake.serve.engine import Block, Found, Position, Snapshot
 from chainlake.serve.json_text import dump
 from chainlake.serve.log_json import logs_to_json
@@ -26,6 +26,9 @@ from chainlake.serve.queries import Queries
 OPTIONS = ("limit", "cursor", "order")
 ORDERS = {"asc": False, "ascending": False, "desc": True, "descending": True}
 DEFAULT_LIMIT = 1_000
+
+Given = dict[str, Any]
+"""Options that a caller gave, by name, read."""
 
 _LAYOUT = struct.Struct(">B8sQQQI8s")
 _VERSION = 1
@@ -40,7 +43,8 @@ class Cursor:
     to_block: int
     position: Position
     block_hash: bytes
-    """The first bytes of the hash of the block that the position is in."""
+    """The first bytes of the hash of the highest block that pages so far told of: in descending order the last of the range, else
+    the one that the position is in."""
 
     def encode(self) -> str:
         block, index = self.position
@@ -64,9 +68,9 @@ class Cursor:
 class PageOptions:
     """What a page is asked for besides its filter."""
 
-    limit: int = DEFAULT_LIMIT
-    descending: bool = False
-    cursor: Cursor | None = None
+    limit: int
+    descending: bool
+    cursor: Cursor | None
 
 
 class PageMethods:
@@ -78,17 +82,17 @@ class PageMethods:
     def methods(self) -> list[Method]:
         return [Method("lake_getLogsPage", self._page, (self._read_filter, OptionalArgument(self._read_options)))]
 
-    def _read_filter(self, value: Any) -> tuple[Criteria, PageOptions]:
+    def _read_filter(self, value: Any) -> tuple[Criteria, Given]:
         """The filter object, which may hold the options too."""
         criteria = self._queries.read_criteria(value)
         return criteria, self._read_options({name: value[name] for name in OPTIONS if name in (value or ())})
 
-    def _read_options(self, value: Any) -> PageOptions:
+    def _read_options(self, value: Any) -> Given:
         return read_options(value, self._queries.settings.max_page)
 
-    def _page(self, note: Note, filter_and_options: tuple[Criteria, PageOptions], more: PageOptions | None) -> Raw:
-        criteria, options = filter_and_options
-        options = more or options
+    def _page(self, note: Note, filter_and_options: tuple[Criteria, Given], beside: Given | None) -> Raw:
+        criteria, within = filter_and_options
+        options = self._options({**within, **(beside or {})})
         digest = filter_digest(criteria, options.descending)
         snapshot = self._queries.snapshot()
         wanted, after = self._start(snapshot, criteria, options, digest)
@@ -102,8 +106,13 @@ class PageMethods:
         cursor = None
         if stopped:
             block, index = stopped
-            cursor = Cursor(digest, first.number, last.number, (block.number, index), block.hash[:8]).encode()
+            told = last if options.descending else block
+            cursor = Cursor(digest, first.number, last.number, (block.number, index), told.hash[:8]).encode()
         return _answer(logs_to_json(found.logs), cursor, first, last, stopped[0] if stopped else ended)
+
+    def _options(self, given: Given) -> PageOptions:
+        limit = min(DEFAULT_LIMIT, self._queries.settings.max_page)
+        return PageOptions(given.get("limit", limit), given.get("order", False), given.get("cursor"))
 
     def _start(
         self, snapshot: Snapshot, criteria: Criteria, options: PageOptions, digest: bytes
@@ -114,9 +123,10 @@ class PageMethods:
             return self._queries.resolve(snapshot, criteria), None
         if cursor.digest != digest:
             raise RpcError(INVALID_PARAMS, "the cursor belongs to another filter or order: start again without it")
-        block = self._queries.engine.block_by_number(snapshot, cursor.position[0])
+        told = cursor.to_block if options.descending else cursor.position[0]
+        block = self._queries.engine.block_by_number(snapshot, told)
         if block is None or block.hash[:8] != cursor.block_hash or cursor.to_block > snapshot.head.number:
-            raise RpcError(SERVER_ERROR, f"block {cursor.position[0]} of the cursor was rolled back: start again without it")
+            raise RpcError(SERVER_ERROR, f"block {told} of the cursor was rolled back: start again without it")
         if criteria.block_hash is not None:
             return LogFilter(criteria.addresses, criteria.topics, block_hash=criteria.block_hash), cursor.position
         return LogFilter(criteria.addresses, criteria.topics, cursor.from_block, cursor.to_block), cursor.position
@@ -142,17 +152,15 @@ class PageMethods:
         return _known(self._queries.engine.block_by_number(snapshot, number)), index
 
 
-def read_options(value: Any, most: int) -> PageOptions:
-    """Limit, cursor and order, all of them optional."""
+def read_options(value: Any, most: int) -> Given:
+    """Limit, cursor and order, those that are given: null is not."""
     if not isinstance(value, dict):
         raise ArgumentError("page options must be an object with limit, cursor and order")
     unknown = sorted(set(value) - set(OPTIONS))
     if unknown:
         raise ArgumentError(f"page options have no member {unknown[0][:80]!r}: there are limit, cursor and order")
-    order = "asc" if value.get("order") is None else value["order"]
-    if not isinstance(order, str) or order not in ORDERS:
-        raise ArgumentError("order must be asc or desc")
-    return PageOptions(_read_limit(value.get("limit"), most), ORDERS[order], _read_cursor(value.get("cursor")))
+    readers: dict[str, Reader] = {"limit": lambda limit: _read_limit(limit, most), "order": _read_order, "cursor": _read_cursor}
+    return {name: read(value[name]) for name, read in readers.items() if value.get(name) is not None}
 
 
 def filter_digest(criteria: Criteria, descending: bool) -> bytes:
@@ -167,18 +175,20 @@ def _known(block: Block | None) -> Block:
     return block
 
 
+def _read_order(value: Any) -> bool:
+    if not isinstance(value, str) or value not in ORDERS:
+        raise ArgumentError("order must be asc or desc")
+    return ORDERS[value]
+
+
 def _read_limit(value: Any, most: int) -> int:
-    if value is None:
-        return min(DEFAULT_LIMIT, most)
     limit = read_quantity(value) if isinstance(value, str) else value
     if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= most:
         raise ArgumentError(f"limit must be a number from 1 to {most}")
     return limit
 
 
-def _read_cursor(value: Any) -> Cursor | None:
-    if value is None:
-        return None
+def _read_cursor(value: Any) -> Cursor:
     if not isinstance(value, str):
         raise ArgumentError("the cursor must be the nextCursor of an earlier page")
     try:

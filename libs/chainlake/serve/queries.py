@@ -53,23 +53,20 @@ class Queries:
         return found
 
     def all_logs(self, note: Note, criteria: Criteria) -> pa.Table | None:
-        """All logs that a filter asks for, or an error that says which part of the range would fit. None: no such blocks."""
+        """All logs that a filter asks for, or an error that says which part of the range would fit: of two limits, within
+        the one that is reached first. None: no such blocks."""
         snapshot = self.snapshot()
         wanted = self.resolve(snapshot, criteria)
         if wanted.empty_range:
             return None
         most = self.settings.max_results
         logs = self.find(note, snapshot, wanted, most + 1).logs
+        fit = self.fitting(logs)
+        if fit < min(most, logs.num_rows):
+            raise _does_not_fit(wanted, logs, fit, f"max response size {self.settings.max_response} bytes")
         if logs.num_rows > most:
             raise _does_not_fit(wanted, logs, most, f"max results {most}")
-        self.check_size(wanted, logs)
         return logs
-
-    def check_size(self, wanted: LogFilter, logs: pa.Table) -> None:
-        """Refuse an answer that would be too long, with the range that is not."""
-        fit = self.fitting(logs)
-        if fit < logs.num_rows:
-            raise _does_not_fit(wanted, logs, fit, f"max response size {self.settings.max_response} bytes")
 
     def fitting(self, logs: pa.Table) -> int:
         """How many of the logs, from the first on, fit into one response."""

@@ -78,8 +78,10 @@ class Dispatcher:
         if not isinstance(message, list):
             return await self._message(message, deadline, remote)
         if not message:
+            self._metrics.refused()
             return error_body(RpcError(INVALID_REQUEST, "empty batch"))
         if len(message) > self._settings.max_batch:
+            self._metrics.refused()
             return b"[" + _error(_first_id(message), RpcError(INVALID_REQUEST, "batch too large")) + b"]"
         answers: list[bytes] = []
         try:
@@ -94,6 +96,7 @@ class Dispatcher:
                 return parse(body)
             return await self._pool.run(partial(parse, body), deadline - time.monotonic())
         except ValueError:
+            self._metrics.refused()
             raise RpcError(PARSE_ERROR, "parse error") from None
 
     async def _batch(self, messages: list[Any], answers: list[bytes], deadline: float, remote: str) -> None:

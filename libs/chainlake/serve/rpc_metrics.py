@@ -13,7 +13,7 @@ class RpcMetrics:
 
     def __init__(self) -> None:
         self._calls = Values("lake_rpc_requests_total", "counter", "Calls by method and outcome (ok or an error code).")
-        self._invalid = Values("lake_rpc_invalid_requests_total", "counter", "Messages that were no valid call.")
+        self._invalid = Values("lake_rpc_invalid_requests_total", "counter", "Messages, bodies and batches that were no call.")
         self._seconds = Histogram("lake_rpc_seconds", "Time to answer a call.", SECONDS)
         self._quantiles = Quantiles("lake_query_latency_seconds", "Time to answer a call, of the last 4,096 of each method.")
         self._candidates = Histogram("lake_query_candidates", "Index entries per clause of a log filter.", CANDIDATES)
@@ -30,7 +30,7 @@ class RpcMetrics:
         self._results.add(note.details.get("logs", 0))
 
     def refused(self) -> None:
-        """A message was no valid call."""
+        """A message was no valid call, or a body no message or batch that is taken."""
         self._invalid.add()
 
     def damaged(self, reason: str) -> None:

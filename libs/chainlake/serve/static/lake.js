@@ -173,7 +173,7 @@ function logTable(logs) {
     body.append(row);
   }
   table.append(top, body);
-  const scroll = element("div", null, { class: "scroll tall", tabindex: "0" });
+  const scroll = element("div", null, { class: "scroll tall", tabindex: "0", role: "region", "aria-label": "logs found" });
   scroll.append(table);
   return scroll;
 }
