@@ -129,7 +129,8 @@ class Proof:
 def verify(root: bytes | None, key: bytes, value: bytes | None, proof: Proof) -> bool:
     """Whether the proof shows that `key` has `value` in the tree with this root; or, with None, that it is not in it.
 
-    The root of an empty tree is None.
+    The root of an empty tree is None. Ask for whole keys only, such as `txin_key` makes: what all keys that begin alike have in
+    common is no key, but an inner node passes for one, with what its value is the hash of.
     """
     shown = proof.witness
     if shown is None:

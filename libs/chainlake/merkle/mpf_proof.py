@@ -102,7 +102,11 @@ class Proof:
 
 
 def verify(root: bytes, key: bytes, value: bytes | None, proof: Proof) -> bool:
-    """Whether the proof shows that `key` has `value` in the trie with this root; or, with None, that it is not in it."""
+    """Whether the proof shows that `key` has `value` in the trie with this root; or, with None, that it is not in it.
+
+    As sound as what validators check, and no more: of a root that was never a trie's, but made up of hashes to deceive, both may
+    be shown, since a branch with a long prefix can be written like a leaf.
+    """
     path = nibbles(blake(key))
     ends = _ends(path, proof)
     if ends is None:
