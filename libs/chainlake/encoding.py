@@ -1,5 +1,7 @@
 """Bytes are `bytes` in Python and BINARY in tables; hex is for people. The one place that turns one into the other."""
 
+import reprlib
+
 from chainlake.errors import BadInput
 
 
@@ -15,6 +17,11 @@ def from_hex(text: str, what: str = "value") -> bytes:
         return bytes.fromhex(digits)
     except ValueError:
         raise BadInput(f"{what} is not hex: {text[:80]!r}") from None
+
+
+def excerpt(value: object) -> str:
+    """The beginning of a value that somebody gave, for messages. It costs no more for one that is large, or nested deeply."""
+    return reprlib.repr(value)[:80]
 
 
 def short(value: bytes) -> str:

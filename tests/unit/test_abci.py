@@ -260,6 +260,8 @@ def test_a_snapshot_carries_a_shard_to_an_empty_validator() -> None:
     assert apply(0, b"x") == 2, "nothing was offered"
     assert offer(snapshot, b"\x01" * 32) == 3, "a light client found another app hash"
     assert offer(field_int(1, 6) + field_int(2, 9), app_hash) == 4
+    deep = b'{"format":' + b"[" * 1000 + b"]" * 1000 + b"}"
+    assert offer(field_int(1, 6) + field_int(2, 2) + field_bytes(5, deep), app_hash) == 3, "and the validator lives on"
     header = parse_header(message(snapshot, 5))
     for other in (replace(header, chain_id="another"), replace(header, block={})):
         named = b"".join(field_int(place, number(snapshot, place)) for place in (1, 2, 3))
@@ -269,6 +271,9 @@ def test_a_snapshot_carries_a_shard_to_an_empty_validator() -> None:
     chunk = message(giver.answer(Method.LOAD_SNAPSHOT_CHUNK, load), 1)
     assert message(giver.answer(Method.LOAD_SNAPSHOT_CHUNK, field_int(1, 99) + field_int(2, 2)), 1) == b""
     assert apply(0, chunk[:-1]) == 3 and apply(0, chunk[:-1] + b"\x7f") == 3
+    bad = field_bytes(2, chunk[:-1]) + field_bytes(3, b"liar")
+    answered = taker.answer(Method.APPLY_SNAPSHOT_CHUNK, bad)
+    assert message(answered, 2) == b"\0" and message(answered, 3) == b"liar", "CometBFT asks others from now on"
     assert apply(0, chunk) == 1
     assert (taker.shard.height, taker.shard.app_hash) == (6, app_hash)
     for height, sent in enumerate(chain[6:], start=7):

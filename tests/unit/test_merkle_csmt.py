@@ -5,6 +5,7 @@ import tracemalloc
 from collections.abc import Mapping
 
 import cbor2
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -346,6 +347,15 @@ def test_the_longest_proof_that_is_taken_is_verified_in_bounded_time() -> None:
             "steps": [{"consumed": 2, "jump": "", "value": "0" * 64}],
             "root_jump": "",
         },
+        {
+            "type": "inclusion",
+            "path": "0",
+            "value": "0" * 64,
+            "steps": [{"consumed": True, "jump": "", "value": "0" * 64}],
+            "root_jump": "",
+        },
+        orjson.loads("[" * 1000 + "]" * 1000),
+        {"type": "inclusion", "path": "0", "value": "0" * 64, "steps": [orjson.loads("[" * 1000 + "]" * 1000)], "root_jump": ""},
         {"type": "exclusion", "absent": "x", "path": "01", "value": "00" * 32, "steps": [], "root_jump": "01"},
     ],
 )
@@ -368,6 +378,18 @@ def test_a_damaged_row_is_noticed_by_whoever_reads_it(items: Items, data: st.Dat
     except BrokenPromise:
         noticed = True
     assert noticed
+
+
+@pytest.mark.parametrize(
+    "child",
+    [b"\x20\x00" + bytes(8192) + bytes(32), b"\xf0\x00" + bytes(0xF000) + b"\x21\x01" + bytes(32)],
+    ids=["a leaf", "a branch"],
+)
+def test_a_row_with_a_longer_path_than_any_tree_has_is_damaged(child: bytes) -> None:
+    masks = b"\x10" if child[0] == 0x20 else b"\x11"
+    row = masks + len(child).to_bytes(2, "big") + child + bytes(3)
+    with pytest.raises(BrokenPromise, match="is damaged"):
+        csmt.Tree({b"": row}).root()
 
 
 def test_a_deep_tree_needs_no_recursion() -> None:

@@ -5,6 +5,7 @@ import random
 import tracemalloc
 from collections.abc import Iterator, Mapping
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -273,6 +274,10 @@ def test_hostile_bytes_are_refused_without_much_memory(data: bytes) -> None:
     "value",
     [
         *({}, None, "x", [1], [{}], [{"type": "leaf", "skip": 0}], [{"type": "leaf"}] * 65),
+        [{"type": "branch", "skip": True, "neighbors": "00" * 128}],
+        [{"type": "fork", "skip": 0, "neighbor": {"nibble": True, "prefix": "", "root": "00" * 32}}],
+        orjson.loads("[" * 1000 + "]" * 1000),
+        [{"type": orjson.loads("[" * 1000 + "]" * 1000)}],
         [{"type": "branch", "skip": -1, "neighbors": "00" * 128}],
         [{"type": "branch", "skip": 1 << 70, "neighbors": "00" * 128}],
         [{"type": "branch", "skip": 0, "neighbors": "zz"}],

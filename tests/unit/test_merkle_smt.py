@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+import orjson
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -470,6 +471,7 @@ def test_hostile_bytes_are_refused_quickly_in_little_memory(name: str) -> None:
             {"exist": {"leaf": {"hash": "MD5"}}},
             {"exist": {"path": {}}},
             {"exist": {"path": [{}] * 300}},
+            {"exist": {"key": orjson.loads("[" * 1000 + "]" * 1000)}},
         ),
     ],
 )

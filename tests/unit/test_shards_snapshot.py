@@ -139,6 +139,17 @@ def test_a_forger_who_mends_the_hashes_is_found_by_what_contradicts_itself() -> 
         snapshot.parse_header(deep)
 
 
+@pytest.mark.parametrize("place", ['"format":2', '"registry":[{', '"address":"0x', '"permanent_index":', '"chunks":[{'])
+def test_a_header_nested_as_deeply_as_json_may_be_is_bad_input_like_any_other(place: str) -> None:
+    """A validator reads the headers of strangers, and an error that it does not expect would end it."""
+    header = snapshot.make(made(7), "c", None, [])[0].to_bytes().decode()
+    before, found, after = header.partition(place)
+    assert found
+    deep = place.partition(":")[0] + ":" + "[" * 1000 + "]" * 1000 + ',"rest":' + place.partition(":")[2]
+    with pytest.raises(BadInput):
+        snapshot.parse_header((before + deep + after).encode())
+
+
 @pytest.mark.parametrize(
     ("changed", "why"),
     [

@@ -64,8 +64,8 @@ class StateSync:
         index, chunk = number(request, 1), message(request, 2)
         try:
             check_chunk(self._wanted, index, chunk)
-        except (CheckFailed, IndexError):
-            return field_int(1, Applied.RETRY) + data_field(2, to_varint(index)), None
+        except (CheckFailed, IndexError):  # asked again, whoever sent it could go on like this for ever
+            return field_int(1, Applied.RETRY) + data_field(2, to_varint(index)) + data_field(3, message(request, 3)), None
         self._chunks[index] = chunk
         if len(self._chunks) < len(self._wanted.chunks):
             return field_int(1, Applied.ACCEPT), None

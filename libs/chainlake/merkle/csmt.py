@@ -18,7 +18,7 @@ from chainlake.encoding import short
 from chainlake.errors import BadInput
 from chainlake.merkle import radix
 from chainlake.merkle.blake import HASH, blake
-from chainlake.merkle.csmt_node import Bits, Node, bits_of, fold, in_order, join, leaf, parting
+from chainlake.merkle.csmt_node import MOST_BITS, Bits, Node, bits_of, fold, in_order, join, leaf, parting
 from chainlake.merkle.csmt_proof import Proof, verify, witness
 from chainlake.merkle.radix import Branch, Joined, Leaf, RadixTrie, nibbles
 from chainlake.merkle.radix_rows import branch_of
@@ -27,6 +27,7 @@ Way = list[tuple[int, Node]]
 _LEFT, _RIGHT = 0b0011, 0b1100
 _NEAR = bytes([0, 0, 1 + HASH])
 """How a branch begins whose path goes no further than its place in the row above."""
+_MOST_LEAF = 2 + MOST_BITS // 8 + HASH
 _NOTHING: list[Node | None] = [None] * (2 * radix.WAYS)
 
 
@@ -179,6 +180,8 @@ class Tree(RadixTrie[Node | None]):
                 cells[radix.WAYS + slot] = None
             elif not branches >> slot & 1:
                 key = entry[2:-HASH]
+                if len(entry) > _MOST_LEAF:
+                    raise ValueError("a key in it is none of such a tree")
                 cells[radix.WAYS + slot] = Node(8 * len(key), int.from_bytes(key, "big"), entry[-HASH:])
             elif entry.startswith(_NEAR):
                 cells[radix.WAYS + slot] = _below(size, _number(branch.path) << 4 | slot, entry[len(_NEAR) :])
@@ -223,6 +226,8 @@ def _below(size: int, number: int, packed: bytes) -> Node:
     if len(packed) != 1 + HASH or not 0 < packed[0] < 16:
         raise ValueError("a child in it is not of such a tree")
     beyond = packed[0].bit_length() - 1
+    if size + beyond > MOST_BITS:
+        raise ValueError("a child in it is deeper than such a tree")
     return Node(size + beyond, number << beyond | packed[0] ^ 1 << beyond, packed[1:])
 
 

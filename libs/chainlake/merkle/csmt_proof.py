@@ -13,7 +13,7 @@ from typing import Any
 
 import cbor2
 
-from chainlake.encoding import from_hex
+from chainlake.encoding import excerpt, from_hex
 from chainlake.errors import BadInput
 from chainlake.merkle.blake import HASH, blake
 from chainlake.merkle.cbor_reader import CborReader
@@ -103,7 +103,7 @@ class Proof:
                 return Proof(_witness_from_json(value))
             case {"type": "exclusion", "absent": str(absent)}:
                 return Proof(_witness_from_json(value), _bits_from_text(absent))
-        raise BadInput(f"a proof is of type inclusion, exclusion or empty, unlike {str(value)[:80]}")
+        raise BadInput(f"a proof is of type inclusion, exclusion or empty, unlike {excerpt(value)}")
 
     def to_bytes(self) -> bytes:
         if self.witness is None:
@@ -129,7 +129,8 @@ class Proof:
 def verify(root: bytes | None, key: bytes, value: bytes | None, proof: Proof) -> bool:
     """Whether the proof shows that `key` has `value` in the tree with this root; or, with None, that it is not in it.
 
-    The root of an empty tree is None.
+    The root of an empty tree is None. Ask for whole keys only, such as `txin_key` makes: what all keys that begin alike have in
+    common is no key, but an inner node passes for one, with what its value is the hash of.
     """
     shown = proof.witness
     if shown is None:
@@ -213,13 +214,13 @@ def _witness_from_json(proof: object) -> Witness:
             shown = Witness(node, tuple(_steps_from_json(steps)))
             if _bits_from_text(jump) == node.path.first(shown.root_jump):
                 return shown
-    raise BadInput(f"a proof has path, value, steps and the root jump that its path begins with, unlike {str(proof)[:80]}")
+    raise BadInput(f"a proof has path, value, steps and the root jump that its path begins with, unlike {excerpt(proof)}")
 
 
 def _steps_from_json(steps: Iterable[object]) -> Iterable[Step]:
     for step in steps:
         match step:
-            case {"consumed": int(consumed), "jump": str(jump), "value": str(value)}:
+            case {"consumed": int(consumed), "jump": str(jump), "value": str(value)} if not isinstance(consumed, bool):
                 yield Step(consumed, Node(*_bits_from_text(jump), from_hex(value, "value")))
             case _:
-                raise BadInput(f"a proof step has consumed, jump and value, unlike {str(step)[:80]}")
+                raise BadInput(f"a proof step has consumed, jump and value, unlike {excerpt(step)}")

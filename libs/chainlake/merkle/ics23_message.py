@@ -11,6 +11,7 @@ from dataclasses import Field, dataclass, fields
 from enum import IntEnum
 from typing import Any, TypeVar
 
+from chainlake.encoding import excerpt
 from chainlake.errors import BadInput
 from chainlake.sources import wire
 
@@ -181,4 +182,4 @@ def _from_json_value(value: Any, kind: type, name: str) -> Any:
             raise BadInput(f"{name} is not base64: {value[:40]!r}") from None
     if kind in (int, bool) and type(value) is kind and 0 <= value < 1 << 31:
         return value
-    raise BadInput(f"{name} must be {kind.__name__}, not {str(value)[:40]!r}")
+    raise BadInput(f"{name} must be {kind.__name__}, not {excerpt(value)}")

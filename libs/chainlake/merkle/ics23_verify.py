@@ -49,9 +49,10 @@ def _check_shape(spec: ProofSpec, proof: ExistenceProof) -> None:
         raise CheckFailed("the proof does not say how the leaf is hashed")
     ops = (leaf.hash, leaf.prehash_key, leaf.prehash_value, leaf.length)
     if ops != (wanted.hash, wanted.prehash_key, wanted.prehash_value, wanted.length):
-        raise CheckFailed(f"the leaf is hashed as {leaf}, the spec wants {wanted}")
+        said = ", ".join(op.name for op in ops)
+        raise CheckFailed(f"the leaf is hashed with {said}, the spec wants {wanted}")
     if not leaf.prefix.startswith(wanted.prefix):
-        raise CheckFailed(f"the leaf begins with {leaf.prefix.hex()}, the spec wants {wanted.prefix.hex()}")
+        raise CheckFailed(f"the leaf begins with {short(leaf.prefix)}, the spec wants {wanted.prefix.hex()}")
     if not spec.min_depth <= len(proof.path) <= (spec.max_depth or DEFAULT_MAX_DEPTH):
         raise CheckFailed(f"the proof has {len(proof.path)} steps: outside the depths that the spec allows")
     for step in proof.path:

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from chainlake.encoding import from_hex, short, to_hex
+from chainlake.encoding import excerpt, from_hex, short, to_hex
 from chainlake.errors import BadInput, CheckFailed
 from chainlake.shards.checks import check
 from chainlake.shards.codec import decode_stream, encode_stream
@@ -39,6 +39,8 @@ CHUNK_BYTES = 1 << 20
 MAX_HEADER = 256 << 20
 MOST_CHUNKS, MOST_BYTES = 1 << 20, 16 << 20
 DIGEST = 65
+UNREADABLE = (orjson.JSONDecodeError, orjson.JSONEncodeError, AttributeError, LookupError, TypeError, ValueError, RecursionError)
+"""What strangers' JSON comes to where it has another shape. The last: it is nested so deeply that no message could quote it."""
 
 Watch = Callable[[Iterable[bytes]], Iterator[bytes]]
 
@@ -100,7 +102,7 @@ def parse_header(data: bytes) -> Header:
         value = orjson.loads(data)
         if value["format"] != FORMAT:
             raise BadInput(
-                f"the snapshot has format {str(value['format'])[:20]}: this version reads format {FORMAT}, export it again"
+                f"the snapshot has format {excerpt(value['format'])}: this version reads format {FORMAT}, export it again"
             )
         header = Header(
             chain_id=_text(value["chain_id"]),
@@ -115,7 +117,7 @@ def parse_header(data: bytes) -> Header:
             results=[_result(index, one) for index, one in enumerate(value["results"])],
         )
         is_as_written = header.to_bytes() == data
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except UNREADABLE as error:
         raise BadInput(f"the header of the snapshot cannot be read ({type(error).__name__}): the file is damaged") from None
     if not is_as_written or not _is_sound(header):
         raise BadInput("the header of the snapshot is not as it is written: the file is damaged")
