@@ -102,7 +102,7 @@ class CardanoFormat:
             if boundary is not None:
                 raise BadInput("an epoch boundary block ends the split: it is supported only with the block after it")
         except (BadInput, *files.UNREADABLE) as error:
-            yield BadBlock(split.source, position, files.reason_of(error))
+            yield files.bad_block(split.source, position, error, cut=isinstance(error, Truncated))
 
 
 def items(path: str, start: int) -> Iterator[bytes]:

@@ -56,7 +56,7 @@ class CometFormat:
         try:
             whole = is_document(split.source)
         except files.UNREADABLE as error:
-            return iter([BadBlock(split.source, split.start, files.reason_of(error))])
+            return iter([files.bad_block(split.source, split.start, error)])
         if whole:
             return _read_documents(split)
         return files.read_lines(split, lambda line, position: parse_block(parse(utf8(line)), split.source, position))
@@ -105,7 +105,7 @@ def _read_documents(split: Split) -> Iterator[RawBlock | BadBlock]:
                 yield parse_block(value, split.source, position)
                 taken += 1
     except (BadInput, *files.UNREADABLE) as error:
-        yield BadBlock(split.source, split.start + taken, files.reason_of(error))
+        yield files.bad_block(split.source, split.start + taken, error)
 
 
 def document_text(path: str) -> str:
