@@ -222,3 +222,36 @@ def test_a_url_of_a_kind_that_has_no_nodes_is_not_repeated() -> None:
         with pytest.raises(BadInput, match="not read from a URL") as caught:
             format_of(kind).expand("https://me:hunter2@node.example/v3/KEY")
         assert "hunter2" not in str(caught.value) and "KEY" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["evm", "comet", "raft", "cardano"])
+@pytest.mark.parametrize("form", ["longer", "shorter", "packed"])
+def test_a_file_that_was_written_anew_is_read_from_its_beginning(
+    chains: dict[str, list[str]], kind: str, form: str, tmp_path: Path
+) -> None:
+    whole = good(read_batch(kind, chains[kind]))
+    data = Path(chains[kind][0]).read_bytes()
+    cuts = [*(block.position for block in whole), len(data)]
+    path = tmp_path / os.path.basename(chains[kind][0])
+    packed = form == "packed" and kind != "cardano"
+    write = gzip.compress if packed else bytes
+    path.write_bytes(write(data[: cuts[6]]))
+    held = good(read_batch(kind, [str(path)]))
+    assert held[-1].height == whole[5].height
+    path.write_bytes(write(data[cuts[6] : cuts[7 if form == "shorter" else 10]]))
+    new = good(read_batch(kind, [str(path)], cursor_of(held[-1])))
+    assert [block.hash for block in new] == [block.hash for block in whole[6 : 7 if form == "shorter" else 10]]
+    again = read_batch(kind, [str(path)], cursor_of(new[-1]))
+    assert not again, "and then from where it was left"
+
+
+def test_a_document_whose_oldest_blocks_were_dropped_is_read_from_its_beginning(
+    chains: dict[str, list[str]], tmp_path: Path
+) -> None:
+    blocks = [json.loads(line) for line in Path(chains["comet"][0]).read_bytes().splitlines()]
+    path = tmp_path / "latest.json"
+    path.write_text(json.dumps(blocks[:5]))
+    held = good(read_batch("comet", [str(path)]))[-1]
+    path.write_text(json.dumps(blocks[3:8]))
+    found = good(read_batch("comet", [str(path)], cursor_of(held)))
+    assert [block.height for block in found] == [4, 5, 6, 7, 8], "what is held is skipped later"

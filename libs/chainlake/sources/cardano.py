@@ -82,7 +82,8 @@ class CardanoFormat:
         self, paths: list[str], cursor: Cursor | None, max_blocks: int, max_bytes: int, options: Mapping[str, str]
     ) -> list[Split]:
         """Byte ranges of whole items."""
-        return files.plan(paths, cursor, max_blocks, max_bytes, _bounds, lambda path: True)
+        there = files.still_there(paths, cursor, lambda split: self.read(split, options))
+        return files.plan(paths, there, max_blocks, max_bytes, _bounds, lambda path: True)
 
     def read(self, split: Split, options: Mapping[str, str]) -> Iterator[RawBlock | BadBlock]:
         """The blocks of a split. Times need the option `network_start`."""

@@ -45,7 +45,8 @@ class CometFormat:
             from chainlake.sources import comet_rpc
 
             return comet_rpc.plan(paths[0], cursor, max_blocks, max_bytes, options)
-        return files.plan(paths, cursor, max_blocks, max_bytes, _bounds, _divisible)
+        there = files.still_there(paths, cursor, lambda split: self.read(split, options))
+        return files.plan(paths, there, max_blocks, max_bytes, _bounds, _divisible)
 
     def read(self, split: Split, options: Mapping[str, str]) -> Iterator[RawBlock | BadBlock]:
         """The blocks of a split, in order."""

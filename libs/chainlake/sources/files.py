@@ -9,7 +9,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, cast
 
 from chainlake.errors import BadInput
@@ -25,7 +25,11 @@ UNREADABLE = (OSError, EOFError, zlib.error)
 _DIGITS = re.compile("([0-9]+)")
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
+ANEW = -1
+"""The position of a cursor whose file is to be read from its beginning."""
+
 Bounds = Callable[[str, int | None], Iterator[int]]
+Read = Callable[[Split], Iterator[RawBlock | BadBlock]]
 
 
 def expand(path: str, suffixes: tuple[str, ...], may_be_empty: bool = False) -> list[str]:
@@ -92,13 +96,23 @@ def bad_block(source: str, position: int, error: BaseException, cut: bool = Fals
 
 
 def remaining(paths: list[str], cursor: Cursor | None) -> Iterator[tuple[str, int | None]]:
-    """The files still to be read, each with the position of the last block held from it."""
+    """The files still to be read, each with the position of the last block held from it, None where that is none."""
     if cursor is None or cursor.source not in paths:
         yield from ((path, None) for path in paths)
         return
     first = paths.index(cursor.source)
-    yield paths[first], cursor.position
+    yield paths[first], None if cursor.position == ANEW else cursor.position
     yield from ((path, None) for path in paths[first + 1 :])
+
+
+def still_there(paths: list[str], cursor: Cursor | None, read: Read, is_hashed: bool = True) -> Cursor | None:
+    """The cursor, if its file still has its block there. A file that was written anew, with other blocks or without the oldest,
+    is read from its beginning: the raw stage skips what it holds. Blocks without a hash of their own are told by their heights."""
+    if cursor is None or cursor.source not in paths:
+        return cursor
+    found = next(iter(read(Split(cursor.source, cursor.position, cursor.position + 1, 1))), None)
+    is_same = isinstance(found, RawBlock) and found.height == cursor.height and (found.hash == cursor.hash or not is_hashed)
+    return cursor if is_same else replace(cursor, position=ANEW)
 
 
 def left(paths: list[str], cursor: Cursor | None) -> int | None:
