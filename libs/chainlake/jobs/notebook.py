@@ -93,8 +93,9 @@ class _Execution:
         try:
             finished.result()
         except KeyboardInterrupt:
-            self._loop.call_soon_threadsafe(self._stop.set)
-            finished.exception(timeout=2 * GRACE_SECONDS)
+            with suppress(RuntimeError, TimeoutError):  # it has just ended by itself, or cannot be ended
+                self._loop.call_soon_threadsafe(self._stop.set)
+                finished.exception(timeout=2 * GRACE_SECONDS)
             raise
 
     def save(self) -> None:
