@@ -107,7 +107,7 @@ def remaining(paths: list[str], cursor: Cursor | None) -> Iterator[tuple[str, in
 
 def still_there(paths: list[str], cursor: Cursor | None, read: Read, is_hashed: bool = True) -> Cursor | None:
     """The cursor, if its file still has its block there. A file that was written anew, with other blocks or without the oldest,
-    is read from its beginning: the raw stage skips what it holds. Blocks without a hash of their own are told by their heights."""
+    is read from its beginning: the raw stage skips what it holds. Where hashes need a parent, only heights are compared."""
     if cursor is None or cursor.source not in paths:
         return cursor
     found = next(iter(read(Split(cursor.source, cursor.position, cursor.position + 1, 1))), None)
