@@ -81,6 +81,16 @@ def test_keys_in_path_and_query_come_from_the_environment(node: FakeNode, monkey
     assert node.paths[0] == "/v3/a%20b/c?token=a%20b/c&x=1"
 
 
+def test_secrets_are_not_shown_in_any_spelling_that_a_node_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTH", f"Bearer {SECRET}")
+    monkeypatch.setenv("KEY", "a b/c")
+    told = endpoint("http://h", {"header_env": "AUTH"}).without_secrets(f"token {SECRET} is not valid, sent as Bearer {SECRET}")
+    assert told == "token … is not valid, sent as …"
+    assert endpoint("http://h/${KEY}", {}).without_secrets("no project /a%20b/c, a b/c") == "no project /…, …"
+    pair = base64.b64encode(b"me:a b/c").decode()
+    assert endpoint("http://me:${KEY}@h", {}).without_secrets(f"refused {pair}") == "refused …"
+
+
 @pytest.mark.parametrize(("value", "words"), [(None, "the environment variable KEY is not set"), ("a\nb", "more than one line")])
 def test_a_variable_that_is_missing_or_cannot_be_sent_is_named(
     value: str | None, words: str, monkeypatch: pytest.MonkeyPatch

@@ -285,6 +285,18 @@ def answers_as_they_are(request: Any, found: list[Json]) -> Reply:
     return answers(found, request)
 
 
+def test_no_logs_of_a_block_that_has_some_are_asked_for_again(node: FakeNode) -> None:
+    """As behind a load balancer, where another node gives the logs than the block."""
+    node.has_receipts = False
+    expected = contents(good(read_split(node, 0, 10)))
+    none_yet = changed(lambda found: [{**one, "result": []} for one in found])
+    node.faults = [answers_as_they_are, none_yet]
+    assert contents(good(read_split(node, 0, 10))) == expected and not node.faults
+    node.always = lambda request, found: none_yet(request, found) if "eth_getLogs" in str(request) else answers(found, request)
+    (bad,) = read_split(node, 0, 10, retries="1")
+    assert isinstance(bad, BadBlock) and bad.unavailable and "has no logs of the block, whose bloom" in bad.reason
+
+
 # Faults that stay
 
 

@@ -4,14 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, CheckFailed
+from chainlake.jobs import notebook
 from chainlake.jobs.failure import NotebookFailed, NotebookTimedOut, one_line
 from chainlake.jobs.notebook import execute_notebook
 
@@ -122,6 +125,41 @@ def test_stopping_a_job_lets_the_cell_tidy_up_and_ends_the_kernel(tmp_path: Path
     assert process.wait(timeout=20) == 130
     assert (tmp_path / "tidied").exists(), "the cell saw the interrupt"
     assert wait_until_gone(int((tmp_path / "pid").read_text()))
+
+
+def test_outputs_that_cannot_be_kept_fail_the_task_and_do_not_hide_why_it_failed(tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.write_text("a file, where a directory is wanted")
+    with pytest.raises(CheckFailed, match=r"good\.ipynb ran, but its outputs cannot be kept: .*full") as caught:
+        execute_notebook(write(tmp_path / "good.ipynb", "x = 1"), {}, full / "c.ipynb", home=tmp_path)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(NotebookFailed, match=r"bad\.ipynb cell 1 failed: ValueError: no block 17"):
+        execute_notebook(write(tmp_path / "bad.ipynb", "raise ValueError('no block 17')"), {}, full / "c.ipynb", home=tmp_path)
+
+
+@pytest.mark.parametrize("loop_is_closed", [True, False])
+def test_an_interrupt_stays_one_whatever_the_kernel_does(
+    tmp_path: Path, loop_is_closed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = threading.Event()
+
+    class Interrupted(Future[None]):
+        def result(self, timeout: float | None = None) -> None:
+            ended.wait(10)
+            raise KeyboardInterrupt
+
+        def exception(self, timeout: float | None = None) -> BaseException | None:
+            raise TimeoutError
+
+    def drive(execution: notebook._Execution, *_: object) -> None:
+        if loop_is_closed:
+            execution._loop.close()
+        ended.set()
+
+    monkeypatch.setattr(notebook, "Future", Interrupted)
+    monkeypatch.setattr(notebook._Execution, "_drive", drive)
+    with pytest.raises(KeyboardInterrupt):
+        execute_notebook(write(tmp_path / "a.ipynb", "x = 1"), {}, tmp_path / "c.ipynb", home=tmp_path)
 
 
 def test_what_is_not_a_notebook_is_bad_input(tmp_path: Path) -> None:

@@ -151,6 +151,15 @@ def test_a_node_that_does_not_answer_is_told_after_the_others_went_on(made: Call
     assert run.commits == [{"a": (0, 3)}]
 
 
+def test_a_file_that_is_still_being_written_stops_no_chain(made: Callable[..., Run], tmp_path: Path) -> None:
+    run = made(a=list(comet.blocks(3)), b=list(comet.blocks(5, shard=1)))
+    path = tmp_path / "b.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(Unavailable, match=rf"b: {path} at \d+: not JSON"):
+        run.to_the_end()
+    assert run.commits == [{"a": (0, 3), "b": (0, 4)}] and run.summaries["b"].status == "ok"
+
+
 def test_blocks_that_are_held_are_not_taken_again(made: Callable[..., Run]) -> None:
     blocks = list(comet.blocks(6))
     run = made(a=[*blocks[:3], *blocks[1:6]])

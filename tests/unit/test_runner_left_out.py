@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, LakeError, Unavailable
+from chainlake.lake import lake as lake_module
+from chainlake.lake.lake import Lake
 from chainlake.lake.runner import ChainSummary, LaneRun
 from chainlake.lake.stage import Batch, Output, Stage
 
@@ -68,3 +70,38 @@ def test_what_names_no_chain_fails_the_run() -> None:
     with pytest.raises(BadInput, match=r"^b: "):
         run.run()
     assert set(run.heights.values()) == {0}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind", "message"),
+    [
+        ({"b": BadInput("b is gone")}, BadInput, "^b is gone$"),
+        ({"a": BadInput("a is gone"), "b": BadInput("b is gone")}, BadInput, "^a is gone; b is gone$"),
+        ({"a": BadInput("a is gone"), "d": Unavailable("d is ill")}, Unavailable, "^a is gone; d is ill$"),
+    ],
+)
+def test_a_lane_whose_source_is_no_use_does_not_keep_the_next_lanes_from_running(
+    wrong: dict[str, LakeError], kind: type[LakeError], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = []
+
+    def run_lane(stage: Stage, lane: str, *_: Any) -> list[ChainSummary]:
+        if lane in wrong:
+            raise wrong[lane]
+        ran.append(lane)
+        return []
+
+    monkeypatch.setattr(lake_module, "Guardrail", lambda control: SimpleNamespace(check=lambda *_: None))
+    stage = Stage("bronze.test", "test", (), ("raw.test",), lambda batch: Output({}))
+    lake: Any = SimpleNamespace(
+        stages=SimpleNamespace(get=lambda name: stage),
+        chains=SimpleNamespace(look_again=lambda: None),
+        control=None,
+        health=SimpleNamespace(degraded=dict),
+        runs=SimpleNamespace(close=lambda: None),
+        _lanes=lambda stage, wanted: {lane: [lane] for lane in "abcd"},
+        _run_lane=run_lane,
+    )
+    with pytest.raises(kind, match=message):
+        Lake.run_stage(lake, "bronze.test")
+    assert ran == [lane for lane in "abcd" if lane not in wrong]

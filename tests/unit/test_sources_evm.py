@@ -70,6 +70,7 @@ def test_receipts_are_kept_one_by_one_sorted_by_index() -> None:
         ({"block": block(hash="0x12"), "logs": []}, "block.hash is '0x12'"),
         ({"block": block(hash="0x" + "zz" * 32), "logs": []}, "block.hash is not hex"),
         ({"block": block(timestamp="0xffffffffffff"), "logs": []}, "out of range"),
+        ({"block": block(timestamp=hex(1_700_000_000_000)), "logs": []}, "unix seconds are expected"),
         ({"block": block(transactions=5), "logs": []}, "block.transactions is 5"),
         ({"block": block(), "logs": [log(0, 1, transactionHash=None)]}, "log.transactionHash is None"),
         (

@@ -168,3 +168,99 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path
     (found,) = read_batch("evm", [str(path)])
     assert isinstance(found, BadBlock)
     assert "longer than 1000 bytes" in found.reason
+
+
+@pytest.mark.parametrize("kind", ["evm", "comet", "raft"])
+@pytest.mark.parametrize("lost", [1, 2, 9, 40])
+def test_a_last_block_that_is_still_being_written_is_for_the_next_run_not_for_an_operator(
+    chains: dict[str, list[str]], kind: str, lost: int, tmp_path: Path
+) -> None:
+    data = Path(chains[kind][0]).read_bytes().rstrip(b"\n")
+    path = tmp_path / os.path.basename(chains[kind][0])
+    path.write_bytes(data[:-lost])
+    found = read_all(kind, [str(path)], max_blocks=7)
+    cut = found[-1]
+    assert isinstance(cut, BadBlock) and cut.unavailable and f"{path} at {cut.position}: " in cut.reason
+    before = good(found[:-1])
+    path.write_bytes(data)
+    rest = good(read_batch(kind, [str(path)], cursor_of(before[-1])))
+    assert [block.hash for block in before + rest] == [block.hash for block in good(read_batch(kind, chains[kind]))]
+
+
+@pytest.mark.parametrize("lost", [1, 2, 9, 40])
+def test_binary_blocks_that_do_not_end_are_malformed(chains: dict[str, list[str]], lost: int, tmp_path: Path) -> None:
+    """A damaged length says that there should be more as well: the two cannot be told apart."""
+    path = tmp_path / "a.chunk"
+    path.write_bytes(Path(chains["cardano"][0]).read_bytes()[:-lost])
+    *_, cut = read_all("cardano", [str(path)])
+    assert isinstance(cut, BadBlock) and not cut.unavailable and "ends in the middle" in cut.reason
+
+
+def test_a_packed_file_that_is_not_whole_yet_is_for_the_next_run(chains: dict[str, list[str]], tmp_path: Path) -> None:
+    packed = gzip.compress(Path(chains["evm"][0]).read_bytes())
+    path = write_pieces(tmp_path / "a.jsonl.gz", [packed[:-100]])
+    *_, cut = read_all("evm", [str(path)])
+    assert isinstance(cut, BadBlock) and cut.unavailable and str(path) in cut.reason
+    path.write_bytes(packed[:-8] + b"damaged!")
+    *_, broken = read_all("evm", [str(path)])
+    assert isinstance(broken, BadBlock) and not broken.unavailable
+
+
+@pytest.mark.parametrize(
+    "line", ['{"block": {}} x', '{"block": NaN}', "hello", '{"block": {"number": "0x3"\n', '"' + "x" * 10, '{"a": "\\"}"}']
+)
+def test_what_is_whole_but_wrong_is_not_taken_for_unfinished(line: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(line)
+    (found,) = read_batch("evm", [str(tmp_path / "a.jsonl")])
+    assert isinstance(found, BadBlock) and not found.unavailable
+
+
+def test_numbers_in_names_count_so_that_a_tenth_file_comes_after_the_ninth(chains: dict[str, list[str]], tmp_path: Path) -> None:
+    lines = Path(chains["evm"][0]).read_bytes().splitlines(keepends=True)
+    for number in range(1, 10):
+        (tmp_path / f"blocks-{number}.jsonl").write_bytes(lines[number])
+    last = good(read_all("evm", format_of("evm").expand(str(tmp_path))))[-1]
+    (tmp_path / "blocks-10.jsonl").write_bytes(lines[10])
+    paths = format_of("evm").expand(str(tmp_path))
+    assert [block.height for block in good(read_batch("evm", paths, cursor_of(last)))] == [last.height + 1], "not passed over"
+    assert good(read_all("evm", paths))[-1].height == last.height + 1
+
+
+def test_a_url_of_a_kind_that_has_no_nodes_is_not_repeated() -> None:
+    for kind in ("cardano", "raft"):
+        with pytest.raises(BadInput, match="not read from a URL") as caught:
+            format_of(kind).expand("https://me:hunter2@node.example/v3/KEY")
+        assert "hunter2" not in str(caught.value) and "KEY" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["evm", "comet", "raft", "cardano"])
+@pytest.mark.parametrize("form", ["longer", "shorter", "packed"])
+def test_a_file_that_was_written_anew_is_read_from_its_beginning(
+    chains: dict[str, list[str]], kind: str, form: str, tmp_path: Path
+) -> None:
+    whole = good(read_batch(kind, chains[kind]))
+    data = Path(chains[kind][0]).read_bytes()
+    cuts = [*(block.position for block in whole), len(data)]
+    path = tmp_path / os.path.basename(chains[kind][0])
+    packed = form == "packed" and kind != "cardano"
+    write = gzip.compress if packed else bytes
+    path.write_bytes(write(data[: cuts[6]]))
+    held = good(read_batch(kind, [str(path)]))
+    assert held[-1].height == whole[5].height
+    path.write_bytes(write(data[cuts[6] : cuts[7 if form == "shorter" else 10]]))
+    new = good(read_batch(kind, [str(path)], cursor_of(held[-1])))
+    assert [block.hash for block in new] == [block.hash for block in whole[6 : 7 if form == "shorter" else 10]]
+    again = read_batch(kind, [str(path)], cursor_of(new[-1]))
+    assert not again, "and then from where it was left"
+
+
+def test_a_document_whose_oldest_blocks_were_dropped_is_read_from_its_beginning(
+    chains: dict[str, list[str]], tmp_path: Path
+) -> None:
+    blocks = [json.loads(line) for line in Path(chains["comet"][0]).read_bytes().splitlines()]
+    path = tmp_path / "latest.json"
+    path.write_text(json.dumps(blocks[:5]))
+    held = good(read_batch("comet", [str(path)]))[-1]
+    path.write_text(json.dumps(blocks[3:8]))
+    found = good(read_batch("comet", [str(path)], cursor_of(held)))
+    assert [block.height for block in found] == [4, 5, 6, 7, 8], "what is held is skipped later"

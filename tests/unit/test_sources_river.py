@@ -76,6 +76,28 @@ def test_passes_are_ordered_by_number_and_bounded_by_bytes(tmp_path: Path) -> No
     assert read_batch("river", [str(tmp_path)], cursor_of(whole[8]), max_blocks=1) == whole[9:10]
 
 
+def test_a_demo_pass_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    demo.write(tmp_path / "whole", 3)
+    written, write_pieces = 0, demo.write_pieces
+
+    def killed(path: Path, pieces: list[bytes]) -> Path:
+        nonlocal written
+        written += 1
+        if written == demo.STREAMS + 3:
+            raise KeyboardInterrupt
+        return write_pieces(path, pieces)
+
+    monkeypatch.setattr(demo, "write_pieces", killed)
+    with pytest.raises(KeyboardInterrupt):
+        demo.write(tmp_path / "cut", 3)
+    first = good(read_batch("river", [str(tmp_path / "cut")]))
+    monkeypatch.undo()
+    found = demo.write(tmp_path / "cut", 3)
+    assert all(path.is_file() for path in found) and {path.name for path in (tmp_path / "cut").iterdir()} == {"1", "2", "3"}
+    rest = good(read_batch("river", [str(tmp_path / "cut")], cursor_of(first[-1])))
+    assert [one.hash for one in first + rest] == [one.hash for one in good(read_batch("river", [str(tmp_path / "whole")]))]
+
+
 def test_a_pass_whose_parent_nobody_knows_is_refused(passes: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
     whole = good(read_batch("river", [str(passes)]))
     other = tmp_path_factory.mktemp("moved")

@@ -7,6 +7,7 @@ miniblock.
 
 import copy
 import random
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,9 +132,15 @@ def blocks(count: int, seed: int = 1, streams: int = STREAMS) -> Iterator[dict[b
 
 
 def write(directory: Path, count: int, seed: int = 1) -> list[Path]:
-    """One directory per pass, one file per stream."""
-    return [
-        write_pieces(directory / str(number) / f"{stream_id.hex()}.bin", [answer])
-        for number, answers in enumerate(blocks(count, seed), start=1)
-        for stream_id, answer in answers.items()
-    ]
+    """One directory per pass, one file per stream. A pass is there whole or not at all: who reads it in between would miss the
+    answers that come later."""
+    found = []
+    for number, answers in enumerate(blocks(count, seed), start=1):
+        whole, draft = directory / str(number), directory / f".{number}.draft"
+        shutil.rmtree(draft, ignore_errors=True)
+        place = whole if whole.exists() else draft
+        for stream_id, answer in answers.items():
+            found.append(whole / write_pieces(place / f"{stream_id.hex()}.bin", [answer]).name)
+        if place is draft:
+            draft.rename(whole)
+    return found

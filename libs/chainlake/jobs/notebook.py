@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, CheckFailed
 from chainlake.jobs.failure import NotebookFailed, NotebookTimedOut, Position, one_line
 from chainlake.notebook import ENVIRONMENT_PREFIX, environment_name
 
@@ -45,8 +46,11 @@ def execute_notebook(
     started = time.monotonic()
     try:
         execution.run(_environment(parameters, home), timeout_seconds or None)
-    finally:
-        execution.save()
+    except BaseException:
+        with suppress(CheckFailed):  # what went wrong before matters more
+            execution.save()
+        raise
+    execution.save()
     return time.monotonic() - started
 
 
@@ -89,14 +93,18 @@ class _Execution:
         try:
             finished.result()
         except KeyboardInterrupt:
-            self._loop.call_soon_threadsafe(self._stop.set)
-            finished.exception(timeout=2 * GRACE_SECONDS)
+            with suppress(RuntimeError, TimeoutError):  # it has just ended by itself, or cannot be ended
+                self._loop.call_soon_threadsafe(self._stop.set)
+                finished.exception(timeout=2 * GRACE_SECONDS)
             raise
 
     def save(self) -> None:
         """Keep the notebook with the outputs that it has so far."""
-        self._copy.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(self._client.nb, self._copy)  # type: ignore[no-untyped-call]
+        try:
+            self._copy.parent.mkdir(parents=True, exist_ok=True)
+            nbformat.write(self._client.nb, self._copy)  # type: ignore[no-untyped-call]
+        except (OSError, ValueError) as error:
+            raise CheckFailed(f"{self._notebook.name} ran, but its outputs cannot be kept: {error}") from None
 
     def _drive(self, finished: Future[None], environment: dict[str, str], timeout: float | None) -> None:
         try:
@@ -123,6 +131,8 @@ class _Execution:
             raise self._failure(one_line(error.ename, error.evalue)) from None
         except (DeadKernelError, RuntimeError) as error:
             raise self._failure(f"the kernel died ({error}): look for a crash or too little memory") from None
+        except OSError as error:
+            raise self._failure(f"the kernel cannot be used ({error})") from None
 
     async def _end(self, work: "asyncio.Future[Any]") -> None:
         """Interrupt the running cell, give it time to stop by itself, then end the kernel."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
-from chainlake.errors import BadInput, Unavailable, some_of
+from chainlake.errors import BadInput, LakeError, Unavailable, some_of
 from chainlake.lake import stopping
 from chainlake.lake.catalog import Catalog
 from chainlake.lake.chains import Chain, lasting
@@ -139,19 +139,22 @@ class Lake(Records):
         degraded = self.health.degraded()
         wanted = [chains] if isinstance(chains, str) and chains else list(chains)
         summaries: list[ChainSummary] = []
-        outages: list[str] = []
+        outages: list[LakeError] = []
         limits = (max_blocks or stage.max_blocks, max_rows or stage.max_rows, to_height)
         try:
             with stopping.listening():
                 for lane, members in self._lanes(stage, wanted).items():
                     try:
                         summaries += self._run_lane(stage, lane, members, degraded, limits)
-                    except Unavailable as outage:  # of one source: the others go on
-                        outages.append(str(outage))
+                    except (BadInput, Unavailable) as outage:  # of one source: the others go on
+                        outages.append(outage)
         finally:
             self.runs.close()
+        if len(outages) == 1:
+            raise outages[0]
         if outages:
-            raise Unavailable("; ".join(outages))
+            again = any(isinstance(outage, Unavailable) for outage in outages)  # may help
+            raise (Unavailable if again else BadInput)("; ".join(map(str, outages)))
         return pd.DataFrame([vars(summary) for summary in summaries], columns=list(vars(ChainSummary("", ""))))
 
     def require_healthy(self, stage: str) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 ZERO_HASH = bytes(32)
+END_OF_SECONDS = 253_402_300_800
+"""When the year 10000 begins. A time after that can be written to a table, but not read from one in Python."""
 
 
 @dataclass(slots=True)

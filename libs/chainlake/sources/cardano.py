@@ -16,7 +16,7 @@ from chainlake.encoding import from_hex
 from chainlake.errors import BadInput
 from chainlake.merkle.blake import blake
 from chainlake.sources import files
-from chainlake.sources.base import ZERO_HASH, BadBlock, Cursor, RawBlock, RawTransaction, Split
+from chainlake.sources.base import END_OF_SECONDS, ZERO_HASH, BadBlock, Cursor, RawBlock, RawTransaction, Split
 from chainlake.sources.cbor_spans import ARRAY, MAP, Truncated, children, hash32, head, skip, unsigned
 from chainlake.sources.json_text import utf8
 
@@ -27,7 +27,6 @@ EBB, BYRON, LAST_ERA = 0, 1, 7
 NULL = 0xF6
 MAX_PARTS = 64
 BYRON_EPOCH, BYRON_SECONDS = 21_600, 20
-MOST_SECONDS = 1 << 42
 
 Span = tuple[int, int]
 
@@ -56,7 +55,7 @@ class Clock:
         """Microseconds since 1970."""
         long = slot if era == BYRON else min(slot, self.byron_slots)
         second = self.start + BYRON_SECONDS * long + slot - long
-        if second >= MOST_SECONDS:
+        if second >= END_OF_SECONDS:
             raise BadInput(f"slot {slot} is at second {second}: correct the options network_start and byron_slots")
         return second * 1_000_000
 
@@ -83,7 +82,8 @@ class CardanoFormat:
         self, paths: list[str], cursor: Cursor | None, max_blocks: int, max_bytes: int, options: Mapping[str, str]
     ) -> list[Split]:
         """Byte ranges of whole items."""
-        return files.plan(paths, cursor, max_blocks, max_bytes, _bounds, lambda path: True)
+        there = files.still_there(paths, cursor, lambda split: self.read(split, options))
+        return files.plan(paths, there, max_blocks, max_bytes, _bounds, lambda path: True)
 
     def read(self, split: Split, options: Mapping[str, str]) -> Iterator[RawBlock | BadBlock]:
         """The blocks of a split. Times need the option `network_start`."""
@@ -102,7 +102,7 @@ class CardanoFormat:
             if boundary is not None:
                 raise BadInput("an epoch boundary block ends the split: it is supported only with the block after it")
         except (BadInput, *files.UNREADABLE) as error:
-            yield BadBlock(split.source, position, files.reason_of(error))
+            yield files.bad_block(split.source, position, error)
 
 
 def items(path: str, start: int) -> Iterator[bytes]:

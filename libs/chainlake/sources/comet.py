@@ -45,7 +45,8 @@ class CometFormat:
             from chainlake.sources import comet_rpc
 
             return comet_rpc.plan(paths[0], cursor, max_blocks, max_bytes, options)
-        return files.plan(paths, cursor, max_blocks, max_bytes, _bounds, _divisible)
+        there = files.still_there(paths, cursor, lambda split: self.read(split, options))
+        return files.plan(paths, there, max_blocks, max_bytes, _bounds, _divisible)
 
     def read(self, split: Split, options: Mapping[str, str]) -> Iterator[RawBlock | BadBlock]:
         """The blocks of a split, in order."""
@@ -56,7 +57,7 @@ class CometFormat:
         try:
             whole = is_document(split.source)
         except files.UNREADABLE as error:
-            return iter([BadBlock(split.source, split.start, files.reason_of(error))])
+            return iter([files.bad_block(split.source, split.start, error)])
         if whole:
             return _read_documents(split)
         return files.read_lines(split, lambda line, position: parse_block(parse(utf8(line)), split.source, position))
@@ -105,7 +106,7 @@ def _read_documents(split: Split) -> Iterator[RawBlock | BadBlock]:
                 yield parse_block(value, split.source, position)
                 taken += 1
     except (BadInput, *files.UNREADABLE) as error:
-        yield BadBlock(split.source, split.start + taken, files.reason_of(error))
+        yield files.bad_block(split.source, split.start + taken, error)
 
 
 def document_text(path: str) -> str:

@@ -8,7 +8,7 @@ value of one. Messages and `raw.blocks.source` show the scheme, host and port, n
 import base64
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
@@ -80,7 +80,7 @@ def endpoint(url: str, options: Mapping[str, str]) -> Endpoint:
         port=parts.port or (443 if parts.scheme == "https" else 80),
         target=quote(_filled(target, options), safe=_PATH_CHARACTERS),
         headers=headers,
-        secrets=tuple(value for value in environment(url, options).values() if value),
+        secrets=_spellings([*environment(url, options).values(), headers.get("Authorization", "")]),
     )
 
 
@@ -99,6 +99,12 @@ def _split(url: str) -> SplitResult:
 
 def _userinfo(parts: SplitResult) -> str:
     return parts.netloc.rpartition("@")[0]
+
+
+def _spellings(secrets: Iterable[str]) -> tuple[str, ...]:
+    """How a node may repeat secrets: whole, without the scheme before a token, or as they stand in a URL. The longest first."""
+    found = {one for text in secrets for one in (text, *text.split()[-1:], quote(text, safe=_PATH_CHARACTERS)) if one}
+    return tuple(sorted(found, key=len, reverse=True))
 
 
 def _filled(text: str, options: Mapping[str, str]) -> str:

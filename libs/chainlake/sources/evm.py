@@ -31,7 +31,8 @@ class EvmFormat:
         """Heights of a node, or byte ranges of whole lines."""
         if is_url(paths[0]):
             return evm_rpc.plan(paths[0], cursor, max_blocks, max_bytes, options)
-        return files.plan(paths, cursor, max_blocks, max_bytes)
+        there = files.still_there(paths, cursor, lambda split: self.read(split, options))
+        return files.plan(paths, there, max_blocks, max_bytes)
 
     def read(self, split: Split, options: Mapping[str, str]) -> Iterator[RawBlock | BadBlock]:
         """One block a height, or a line."""

@@ -18,11 +18,10 @@ import orjson
 from chainlake.encoding import from_hex, short
 from chainlake.errors import BadInput
 from chainlake.json_depth import MOST_DEPTH, is_deeper
-from chainlake.sources.base import RawBlock, RawTransaction
+from chainlake.sources.base import END_OF_SECONDS, RawBlock, RawTransaction
 from chainlake.sources.json_text import Part, as_received, members, utf8
 
 _QUANTITY = re.compile("0x[0-9a-fA-F]{1,64}")
-_MAX_SECONDS = (1 << 63) // 1_000_000
 _PLACE = itemgetter("transactionHash", "transactionIndex")
 _BETWEEN = b"},{"
 _INDEXES = {hex(index): index for index in range(1 << 14)}
@@ -138,7 +137,7 @@ def _hashes(names: Sequence[str]) -> list[bytes]:
 
 def _header(block: Json) -> Header:
     seconds = _number(block, "timestamp", "block")
-    if seconds >= _MAX_SECONDS:
+    if seconds >= END_OF_SECONDS:
         raise BadInput(f"block timestamp {block['timestamp']} is out of range: unix seconds are expected")
     height = _number(block, "number", "block")
     return height, _hash(block, "hash", "block"), _hash(block, "parentHash", "block"), seconds * 1_000_000

@@ -104,6 +104,8 @@ class Node:
                 return f"the node does not have {what}: it is behind, or has pruned it"
         if not isinstance(records, list):
             return f"its {kind} are not an array"
+        if kind == "logs" and not records and isinstance(block, dict) and _has_bloom(block):
+            return "the node has no logs of the block, whose bloom says that there are some"
         try:
             told = number_of(block.get("number") if isinstance(block, dict) else None, "block.number")
             if told != height:
@@ -181,6 +183,12 @@ def _start(node: Node, cursor: Cursor | None, head: int, options: Mapping[str, s
     if cursor.height > head or node.hash_at(cursor.height) == cursor.hash:
         return cursor.height + 1
     return max(first_block(options, head), cursor.height - window(options))
+
+
+def _has_bloom(block: Mapping[str, Any]) -> bool:
+    """Whether a header says that there are logs."""
+    bloom = block.get("logsBloom")
+    return isinstance(bloom, str) and bool(bloom.removeprefix("0x").strip("0"))
 
 
 def _text(value: Any) -> bytes:

@@ -6,13 +6,14 @@ split in which it *starts*, so any cut of a file, also one in the middle of a li
 
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, cast
 
 from chainlake.errors import BadInput
-from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split
+from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split, is_url
 
 MAX_LINE = 256 << 20
 MIN_SPLIT = 1 << 20
@@ -21,12 +22,20 @@ PARALLEL = 4
 MAX_FILES = 256
 LINE_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz", ".json", ".json.gz")
 UNREADABLE = (OSError, EOFError, zlib.error)
+_DIGITS = re.compile("([0-9]+)")
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+
+ANEW = -1
+"""The position of a cursor whose file is to be read from its beginning."""
 
 Bounds = Callable[[str, int | None], Iterator[int]]
+Read = Callable[[Split], Iterator[RawBlock | BadBlock]]
 
 
 def expand(path: str, suffixes: tuple[str, ...], may_be_empty: bool = False) -> list[str]:
     """The files that `--from PATH` means: PATH itself, or those of its files that the format takes, by name."""
+    if is_url(path):  # not repeated: it may hold a key
+        raise BadInput("chains of this kind are not read from a URL: give a file or a directory of their blocks")
     full = os.path.abspath(path)
     if not os.path.exists(full):
         raise BadInput(f"{path} does not exist: give a file or a directory of {' '.join(suffixes)} files")
@@ -38,13 +47,18 @@ def expand(path: str, suffixes: tuple[str, ...], may_be_empty: bool = False) -> 
         if os.path.getsize(full) == 0 and not may_be_empty:
             raise BadInput(f"{path} is empty: it holds no block")
         return [full]
-    names = sorted(name for name in os.listdir(full) if name.endswith(suffixes) and not name.startswith("."))
+    names = sorted((name for name in os.listdir(full) if name.endswith(suffixes) and not name.startswith(".")), key=in_order)
     files = [file for file in (os.path.join(full, name) for name in names) if os.path.isfile(file)]
     if not files:
         raise BadInput(f"{path} holds no {' or '.join(suffixes)} file: nothing to read")
     if closed := [file for file in files if not os.access(file, os.R_OK)]:
         raise BadInput(f"{closed[0]} cannot be read: check its permissions")
     return files
+
+
+def in_order(name: str) -> tuple[list[str | int], str]:
+    """Sorts names with their numbers as numbers: what is exported as blocks-10 belongs after blocks-9, and is new after it."""
+    return [int(part) if at % 2 else part for at, part in enumerate(_DIGITS.split(name))], name
 
 
 def is_gzip(path: str) -> bool:
@@ -65,14 +79,40 @@ def reason_of(error: BaseException) -> str:
     return f"the file cannot be read to its end: {error or type(error).__name__}: fetch it again"
 
 
+def is_cut(line: bytes) -> bool:
+    """Whether a line is the last of its file, and its object does not end."""
+    if not line.lstrip().startswith(b"{") or line.endswith(b"\n") or len(line) > MAX_LINE:
+        return False
+    bare = _STRING.sub(b"", line)
+    return b'"' in bare or bare.count(b"{") + bare.count(b"[") > bare.count(b"}") + bare.count(b"]")
+
+
+def bad_block(source: str, position: int, error: BaseException, cut: bool = False) -> BadBlock:
+    """What stands in place of a block. A file that ends too early or cannot be read now may be whole the next time: nobody should
+    have to resume a chain because its last block was still being written."""
+    if cut or (isinstance(error, (EOFError, OSError)) and not isinstance(error, gzip.BadGzipFile)):
+        return BadBlock(source, position, f"{source} at {position}: {reason_of(error)}", unavailable=True)
+    return BadBlock(source, position, reason_of(error))
+
+
 def remaining(paths: list[str], cursor: Cursor | None) -> Iterator[tuple[str, int | None]]:
-    """The files still to be read, each with the position of the last block held from it."""
+    """The files still to be read, each with the position of the last block held from it, None where that is none."""
     if cursor is None or cursor.source not in paths:
         yield from ((path, None) for path in paths)
         return
     first = paths.index(cursor.source)
-    yield paths[first], cursor.position
+    yield paths[first], None if cursor.position == ANEW else cursor.position
     yield from ((path, None) for path in paths[first + 1 :])
+
+
+def still_there(paths: list[str], cursor: Cursor | None, read: Read, is_hashed: bool = True) -> Cursor | None:
+    """The cursor, if its file still has its block there. A file that was written anew, with other blocks or without the oldest,
+    is read from its beginning: the raw stage skips what it holds. Where hashes need a parent, only heights are compared."""
+    if cursor is None or cursor.source not in paths:
+        return cursor
+    found = next(iter(read(Split(cursor.source, cursor.position, cursor.position + 1, 1))), None)
+    is_same = isinstance(found, RawBlock) and found.height == cursor.height and (found.hash == cursor.hash or not is_hashed)
+    return cursor if is_same else replace(cursor, position=ANEW)
 
 
 def left(paths: list[str], cursor: Cursor | None) -> int | None:
@@ -125,7 +165,7 @@ def line_bounds(path: str, held: int | None) -> Iterator[int]:
 
 def read_lines(split: Split, parse: Callable[[bytes, int], RawBlock]) -> Iterator[RawBlock | BadBlock]:
     """The blocks of the lines that start in the split, up to the first that `parse` refuses with `BadInput`."""
-    position, taken = split.start, 0
+    position, taken, line = split.start, 0, b""
     try:
         with open_stream(split.source) as stream:
             position = first_line(stream, split.start)
@@ -137,7 +177,7 @@ def read_lines(split: Split, parse: Callable[[bytes, int], RawBlock]) -> Iterato
                     taken += 1
                 position += len(line)
     except (BadInput, *UNREADABLE) as error:
-        yield BadBlock(split.source, position, reason_of(error))
+        yield bad_block(split.source, position, error, cut=isinstance(error, BadInput) and is_cut(line))
 
 
 @dataclass(frozen=True)

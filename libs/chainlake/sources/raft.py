@@ -30,6 +30,7 @@ class RaftFormat:
         self, paths: list[str], cursor: Cursor | None, max_blocks: int, max_bytes: int, options: Mapping[str, str]
     ) -> list[Split]:
         """One split per file, each with the hash of the delivery before it."""
+        cursor = files.still_there(paths, cursor, lambda split: self.read(split, options), is_hashed=False)
         splits = files.plan(paths, cursor, max_blocks, max_bytes, divisible=lambda path: False)
         planned: list[Split] = []
         for split in splits:
@@ -58,7 +59,7 @@ class RaftFormat:
         return last
 
     def _first_parent(self, split: Split, cursor: Cursor | None) -> bytes:
-        if cursor is not None and split.source == cursor.source:
+        if cursor is not None and split.source == cursor.source and cursor.position != files.ANEW:
             return cursor.hash
         first = next(self.read(replace(split, parent_hash=ZERO_HASH, max_blocks=1), {}), None)
         return parent_at_start(first.height, cursor) if isinstance(first, RawBlock) else ZERO_HASH
