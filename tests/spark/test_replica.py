@@ -17,6 +17,7 @@ from chainlake.errors import BadInput
 from chainlake.lake import Lake
 from chainlake.lake.failpoint import run_and_die
 from chainlake.lake.home import Home
+from chainlake.lake.reader import Snapshot
 from chainlake.lake.verify import verify
 from chainlake.replica import silver
 from chainlake.replica.entries import Entry
@@ -257,13 +258,13 @@ def test_verify_finds_what_is_early_lost_miscounted_homeless_or_against_the_rule
         "silver.data_rows": lambda frame: frame.withColumn("row", F.lit("{}")),
         "silver.applied": lambda frame: frame.withColumn("executed_index", F.col("executed_index") - 1),
     }
-    table = full_lake.table
+    table = Snapshot.table
 
-    def damaged(name: str, **given: Any) -> DataFrame:
-        frame = table(name, **given)
+    def damaged(now: Snapshot, name: str, **given: Any) -> DataFrame:
+        frame = table(now, name, **given)
         return damage[name](frame) if name in damage else frame
 
-    monkeypatch.setattr(full_lake, "table", damaged)
+    monkeypatch.setattr(Snapshot, "table", damaged)
     said = "\n".join(replica_problems(full_lake, chain))
     assert f"delivery 1 of {chain} carried out a command that needs Meta 9, Meta was at 4" in said
     assert f"data:user:00 1 of {chain} has no result and does not wait" in said

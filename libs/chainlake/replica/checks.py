@@ -134,30 +134,30 @@ def wrong_meta_log(entries: DataFrame, before: Mapping[str, Progress], meta_inde
     """The first entry of a Meta log that may not be used, in a batch that begins with the three old ones at a Meta index. A
     stamp that is still to come may be that of the Snapshot which unites them: such a command waits."""
     fresh = entries.filter(F.col("status") == FRESH)
-    is_meta = F.col("group_name") == META
-    row = fresh.agg(
-        F.min(F.when(is_meta, F.struct("_height", "tx_index", "type", "log_index"))),
-        *[F.max(F.when(F.col("group_name") == group, F.col("log_index"))) for group in OLD_META],
-    ).collect()[0]
-    united = row[0]
+    first = F.min(F.when(F.col("group_name") == META, F.struct("_height", "tx_index", "type", "log_index")))
+    united = fresh.agg(first).collect()[0][0]
     found = []
     if united is not None:
         height, tx_index, kind, log_index = united
-        counts = [
-            before[group].applied_index if row[at] is None and group in before else row[at] or 0
-            for at, group in enumerate(OLD_META, 1)
-        ]
-        if kind != "Snapshot":
-            found.append(Fault(height, tx_index, f"meta {log_index}: the three Meta logs are united by a Snapshot first"))
-        elif sum(counts) and log_index != sum(counts) + 1:
-            found.append(Fault(height, tx_index, f"meta {log_index} came where {sum(counts) + 1} is expected"))
         at = F.col("_height")
         after = (at > height) | ((at == height) & (F.col("tx_index") > tx_index))
         retired = _first(fresh, after & F.col("group_name").isin(*OLD_META), NO_WAY_BACK)
         found += [retired] if retired else []
         fresh = fresh.filter(~after)
+        count = _old_entries(fresh, before)
+        if kind != "Snapshot":
+            found.append(Fault(height, tx_index, f"meta {log_index}: the three Meta logs are united by a Snapshot first"))
+        elif count and log_index != count + 1:
+            found.append(Fault(height, tx_index, f"meta {log_index} came where {count + 1} is expected"))
     stamped = _stamped_too_low(fresh, meta_index)
     return min([*found, *([stamped] if stamped else [])], default=None)
+
+
+def _old_entries(fresh: DataFrame, before: Mapping[str, Progress]) -> int:
+    """How many entries the three old logs have, those of before the batch included."""
+    ends = fresh.agg(*[F.max(F.when(F.col("group_name") == group, F.col("log_index"))) for group in OLD_META]).collect()[0]
+    held = (before[group].applied_index if group in before else 0 for group in OLD_META)
+    return sum(now if end is None else end for end, now in zip(ends, held, strict=True))
 
 
 def _stamped_too_low(fresh: DataFrame, meta_index: int) -> Fault | None:
