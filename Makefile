@@ -1,6 +1,7 @@
 .DEFAULT_GOAL := help
 DATABRICKS := v0.298.0
-.PHONY: help setup run fresh test soak lint format bench cometbft databricks clean clean-all
+GRPC_TOOLS := grpcio-tools==1.85.1
+.PHONY: help setup run fresh test soak lint format bench proto cometbft databricks clean clean-all
 
 help:       ## list what you can make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -30,6 +31,10 @@ format: setup ## put the code in the project's style
 
 bench: setup ## measure the kernel against its budgets
 	@.venv/bin/lake bench kernel
+
+proto: setup ## generate the Python code of shards.proto anew
+	@python3 -m venv build/proto && build/proto/bin/pip install --quiet $(GRPC_TOOLS)
+	@build/proto/bin/python -m grpc_tools.protoc -I libs --python_out=libs --pyi_out=libs libs/chainlake/shards/shards.proto
 
 cometbft:   ## install a CometBFT node with Go, for the test of lake abci
 	@go install github.com/cometbft/cometbft/cmd/cometbft@v1.0.1
