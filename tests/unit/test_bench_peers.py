@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from chainlake.bench import logs as bench_logs
 from chainlake.bench.peers import DUCKDB, POSTGRES, DuckDb, Peer, select
 from chainlake.bench.postgres import Postgres
 from chainlake.bench.report import Result
-from chainlake.demo.evm_scale import COLUMNS, Scale, tables
+from chainlake.demo.evm_scale import COLUMNS, Scale, tables, write
 from chainlake.errors import BadInput, Unavailable
 from chainlake.logs.filter import LogFilter
 
@@ -195,6 +195,17 @@ def test_a_peer_answers_like_a_scan(name: str, loaded: Callable[[str], Peer]) ->
         assert peer.keys(wanted, 7) == expected[:7]
         assert peer.query(wanted, 7) == len(expected[:7])
     assert peer.bytes() > 20_000 * 30
+
+
+def test_postgres_takes_the_same_logs_from_json_as_from_ready_streams(tmp_path: Path, loaded: Callable[[str], Peer]) -> None:
+    ready = loaded("postgres")
+    written = write(tmp_path, SCALE, parquet=False)
+    with closing(Postgres()) as server:
+        assert server.load_lines(bench_logs._lines(written)) > 0
+        text = f"SELECT {', '.join(COLUMNS.names)} FROM logs ORDER BY log_id"
+        assert isinstance(ready, Postgres)
+        assert server._connection.execute(text).fetchall() == ready._connection.execute(text).fetchall()
+        assert server.keys(LogFilter()) == ready.keys(LogFilter()) != []
 
 
 def test_duckdb_takes_files_that_exist_and_refuses_none(tmp_path: Path, loaded: Callable[[str], Peer]) -> None:

@@ -6,7 +6,7 @@ Everything is measured in one run on the same logs. Answers are compared before 
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +17,8 @@ from chainlake.bench.log_copy import copy_seconds
 from chainlake.bench.log_queries import COLUMNS, QueryClass, workload
 from chainlake.bench.log_serving import answers_over_http
 from chainlake.bench.peers import DuckDb, Peer
+from chainlake.bench.pg_cluster import AS_INSTALLED, SETTINGS
+from chainlake.bench.postgres import Postgres
 from chainlake.bench.report import Result, percentile_ms
 from chainlake.bench.scratch import scratch, stage_seconds
 from chainlake.cli.show import emit
@@ -44,20 +46,23 @@ def run(home: str, quick: bool, size: int | None = None) -> Iterator[Result]:
     logs = size or (QUICK_LOGS if quick else LOGS)
     with scratch(home) as (prefix, directory):
         lake = open_lake(home, schema_prefix=prefix)
-        tenth = _rate(lake, directory, logs // 10, 100)
+        tenth, _ = _rate(lake, directory, logs // 10, 100)
         yield _of_shape(logs // 10, 100, tenth)
         for per_block in (10, 1000):
-            yield _of_shape(logs // 2, per_block, _rate(lake, directory, logs // 2, per_block))
+            rate, chain = _rate(lake, directory, logs // 2, per_block)
+            yield _of_shape(logs // 2, per_block, rate)
+            for name, theirs in _loaded(chain):
+                yield _beside_loading(f"raw to gold, {chain.logs:,} logs, {per_block:,} per block", rate, name, theirs)
         written = evm_scale.write(directory / CHAIN, evm_scale.Scale(logs=logs))
         yield from Bench(lake, Path(home), prefix, directory, written).all(tenth)
 
 
-def _rate(lake: Lake, directory: Path, logs: int, per_block: int) -> float:
+def _rate(lake: Lake, directory: Path, logs: int, per_block: int) -> tuple[float, evm_scale.Written]:
     """Logs a second from raw to gold, of a chain of its own. What comes first also warms up what is measured next."""
     name = f"bench-{per_block}"
-    evm_scale.write(directory / name, evm_scale.Scale(logs=logs, logs_per_block=per_block), parquet=False)
+    chain = evm_scale.write(directory / name, evm_scale.Scale(logs=logs, logs_per_block=per_block))
     seconds = _ingest(lake, name, directory / name)
-    return logs / (seconds["bronze.logs"] + seconds["gold.logs"])
+    return logs / (seconds["bronze.logs"] + seconds["gold.logs"]), chain
 
 
 def _of_shape(logs: int, per_block: int, rate: float) -> Result:
@@ -81,25 +86,22 @@ class Bench:
         self.logs = written.parquet
 
     def all(self, rate_of_tenth: float) -> Iterator[Result]:
-        with _if_installed("PostgreSQL", _postgres) as postgres:
+        with _if_installed("PostgreSQL", Postgres) as postgres:
             yield from self.loading(postgres, rate_of_tenth)
             yield from self.sizes(postgres)
             with _if_installed("DuckDB", self.duckdb) as duck:
                 yield from self.queries(duck, postgres)
         yield from answers_over_http(self.home, self.prefix, CHAIN, self.logs)
 
-    def loading(self, postgres: Peer | None, rate_of_tenth: float) -> Iterator[Result]:
+    def loading(self, postgres: Postgres | None, rate_of_tenth: float) -> Iterator[Result]:
         """From files to what can be asked for, and whether ten times as much takes ten times as long."""
         seconds = _ingest(self.lake, CHAIN, self.directory / CHAIN)
         logs = self.written.logs
-        peers = {"PostgreSQL, a COPY per block": None if postgres is None else self.loaded(postgres)}
-        if postgres is not None:
-            with closing(_postgres_as_installed()) as plain:
-                peers["the same with the settings that it comes with"] = self.loaded(plain)
+        theirs: list[tuple[str, float | None]] = [*_loaded(self.written, postgres)] if postgres is not None else []
         for name, stages in (("raw to gold", STAGES[1:]), ("files to gold", STAGES)):
             rate = logs / sum(seconds[stage] for stage in stages)
-            for peer, their_rate in peers.items():
-                yield Result(f"{name}, {logs:,} logs", rate, "logs/s", peer, their_rate, higher_is_better=True)
+            for peer, their_rate in theirs or [("", None)]:
+                yield _beside_loading(f"{name}, {logs:,} logs", rate, peer, their_rate)
         for stage in STAGES:
             yield Result(f"  {stage}", logs / seconds[stage], "logs/s", higher_is_better=True)
         rate = logs / (seconds["bronze.logs"] + seconds["gold.logs"])
@@ -107,11 +109,6 @@ class Bench:
         copy = logs / sum(self.copied(stage) for stage in STAGES[1:])
         yield Result("raw to gold, and a mere copy", rate, "logs/s", "the same rows copied by Spark", copy, higher_is_better=True)
         yield Result("raw to gold, ten times as many logs", rate, "logs/s", "a tenth", rate_of_tenth, higher_is_better=True)
-
-    def loaded(self, peer: Peer) -> float:
-        """Logs a second that a peer takes."""
-        batches = pq.ParquetFile(self.logs).iter_batches(100_000)
-        return self.written.logs / peer.load(pa.Table.from_batches([batch]) for batch in batches)
 
     def copied(self, name: str) -> float:
         """Seconds that Spark takes to write what a stage made, if that is all it does."""
@@ -167,17 +164,29 @@ class Bench:
                     raise LakeError(f"{kind.name}: {peer.name} and the index give different answers to {one}")
 
 
-def _postgres() -> Peer:
-    from chainlake.bench.postgres import Postgres
+def _loaded(chain: evm_scale.Written, tuned: Postgres | None = None) -> Iterator[tuple[str, float]]:
+    """Logs a second that PostgreSQL takes, in each of its ways: the first of them into a server that is there, if it is."""
+    with ExitStack() as stack:
+        try:
+            first = tuned or stack.enter_context(closing(Postgres()))
+            plain, reading = (stack.enter_context(closing(Postgres(settings))) for settings in (AS_INSTALLED, SETTINGS))
+        except Unavailable as error:
+            emit(f"without PostgreSQL: {error}")
+            return
+        for name, server in (("PostgreSQL, a COPY per block", first), ("the same with the settings that it comes with", plain)):
+            batches = pq.ParquetFile(chain.parquet).iter_batches(100_000)
+            yield name, chain.logs / server.load(pa.Table.from_batches([batch]) for batch in batches)
+        yield "PostgreSQL, a COPY per block, from the same JSON", chain.logs / reading.load_lines(_lines(chain))
 
-    return Postgres()
+
+def _lines(chain: evm_scale.Written) -> Iterator[bytes]:
+    for path in chain.lines:
+        with open(path, "rb") as file:
+            yield from file
 
 
-def _postgres_as_installed() -> Peer:
-    from chainlake.bench.pg_cluster import AS_INSTALLED
-    from chainlake.bench.postgres import Postgres
-
-    return Postgres(AS_INSTALLED)
+def _beside_loading(name: str, rate: float, peer: str, their_rate: float | None) -> Result:
+    return Result(name, rate, "logs/s", peer, their_rate, higher_is_better=True)
 
 
 @contextmanager
