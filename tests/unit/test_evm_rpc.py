@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from chainlake.errors import BadInput, Unavailable
-from chainlake.sources import evm_rpc, rpc_client
+from chainlake.sources import evm_rpc, node_splits, rpc_client
 from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split
 from chainlake.sources.datasource import ARROW, BlockReader, _split_json
 from chainlake.sources.endpoint import endpoint
@@ -152,7 +152,7 @@ def test_a_plan_is_a_few_splits_side_by_side_that_share_the_rate(node: FakeNode)
     splits = evm_rpc.plan(node.url, None, ALL, MANY, {"batch": "4"})
     assert [(split.start, split.end) for split in splits] == [(0, 8), (8, 16), (16, 24), (24, 30)]
     assert {split.share for split in splits} == {4}
-    assert evm_rpc.limits({"rate": "10"}, share=4).rate == 2.5
+    assert node_splits.limits({"rate": "10"}, share=4).rate == 2.5
 
 
 def test_large_blocks_make_small_batches(node: FakeNode) -> None:
@@ -488,4 +488,4 @@ def test_an_outage_is_a_row_that_says_so(node: FakeNode) -> None:
 
 
 def test_limits_have_the_documented_defaults() -> None:
-    assert evm_rpc.limits({}) == Limits(batch=20, rate=None, timeout=30.0, max_response=128 << 20, retries=6)
+    assert node_splits.limits({}) == Limits(batch=20, rate=None, timeout=30.0, max_response=128 << 20, retries=6)

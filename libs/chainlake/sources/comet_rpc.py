@@ -13,32 +13,16 @@ from typing import Any
 from chainlake.errors import BadInput, Unavailable
 from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split
 from chainlake.sources.comet import parse_block
-from chainlake.sources.endpoint import endpoint, shown
-from chainlake.sources.evm_rpc import limits
-from chainlake.sources.http_post import Passing
-from chainlake.sources.node_splits import read_split, splits
-from chainlake.sources.rpc_client import Call, RpcClient, RpcFailure
+from chainlake.sources.node_splits import BlockNode, read_split, splits
+from chainlake.sources.rpc_client import Call, RpcFailure
 
 
-class CometNode:
+class CometNode(BlockNode):
     """A CometBFT node. `share` readers ask it side by side."""
 
     def __init__(self, url: str, options: Mapping[str, str], share: int = 1) -> None:
-        self.shown = shown(url)
-        self._limits = limits(options, share)
-        self._client = RpcClient(endpoint(url, options), self._limits)
+        super().__init__(url, options, share)
         self._has_results = True
-
-    def __enter__(self) -> "CometNode":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    @property
-    def blocks_per_request(self) -> int:
-        """A block takes two calls."""
-        return max(1, self._limits.batch // 2)
 
     def status(self) -> tuple[str, int, int]:
         """The chain id, and the first and last block that the node has; the last is 0 before the first block."""
@@ -51,19 +35,6 @@ class CometNode:
             raise Unavailable(
                 f"{self.shown} does not tell its status: {said}: is it the RPC address of a CometBFT node?"
             ) from None
-
-    def blocks(self, heights: Sequence[int]) -> list[RawBlock]:
-        """Whole blocks. Answers that do not fit, and blocks that the node does not have yet, are asked for again."""
-        found: dict[int, RawBlock] = {}
-        tries = 0
-        while missing := [height for height in heights if height not in found]:
-            outcomes = dict(zip(missing, self._fetched(missing), strict=True))
-            found |= {height: block for height, block in outcomes.items() if isinstance(block, RawBlock)}
-            wrong = [(height, reason) for height, reason in outcomes.items() if isinstance(reason, str)]
-            if wrong:
-                tries += 1
-                self._client.back_off(tries, Passing("gave no usable block {}: {}".format(*wrong[0])))
-        return [found[height] for height in heights]
 
     def _fetched(self, heights: Sequence[int]) -> list[RawBlock | str]:
         """Each block, or what is wrong with the answer."""

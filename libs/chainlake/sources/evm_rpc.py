@@ -12,36 +12,19 @@ import orjson
 
 from chainlake.errors import BadInput, Unavailable
 from chainlake.sources.base import BadBlock, Cursor, RawBlock, Split
-from chainlake.sources.endpoint import endpoint, shown
 from chainlake.sources.evm_line import number_of, parse_line
-from chainlake.sources.http_post import Passing
 from chainlake.sources.json_text import compact
-from chainlake.sources.node_splits import read_split, splits
-from chainlake.sources.rpc_client import Call, Limits, RpcClient, RpcFailure
-
-DEFAULTS = Limits()
+from chainlake.sources.node_splits import BlockNode, read_split, splits
+from chainlake.sources.rpc_client import Call, RpcFailure
 
 
-class Node:
+class Node(BlockNode):
     """A node of an EVM chain. `share` readers ask it side by side."""
 
     def __init__(self, url: str, options: Mapping[str, str], share: int = 1) -> None:
-        self.shown = shown(url)
+        super().__init__(url, options, share)
         self._finality, _, self._depth = options.get("finality", "finalized").partition(":")
-        self._limits = limits(options, share)
-        self._client = RpcClient(endpoint(url, options), self._limits)
         self._has_receipts = True
-
-    def __enter__(self) -> "Node":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
-
-    @property
-    def blocks_per_request(self) -> int:
-        """A block takes two calls."""
-        return max(1, self._limits.batch // 2)
 
     def chain_id(self) -> int:
         """The number of the network that the node belongs to."""
@@ -63,19 +46,6 @@ class Node:
     def hash_at(self, height: int) -> bytes:
         """The hash of the block that the node has at a height."""
         return self.blocks([height])[0].hash
-
-    def blocks(self, heights: Sequence[int]) -> list[RawBlock]:
-        """Whole blocks. Answers that contradict each other, and blocks that the node does not have, are asked for again."""
-        found: dict[int, RawBlock] = {}
-        tries = 0
-        while missing := [height for height in heights if height not in found]:
-            outcomes = dict(zip(missing, self._fetched(missing), strict=True))
-            found |= {height: block for height, block in outcomes.items() if isinstance(block, RawBlock)}
-            wrong = [(height, reason) for height, reason in outcomes.items() if isinstance(reason, str)]
-            if wrong:
-                tries += 1
-                self._client.back_off(tries, Passing("gave no usable block {}: {}".format(*wrong[0])))
-        return [found[height] for height in heights]
 
     def _fetched(self, heights: Sequence[int]) -> list[RawBlock | str]:
         """Each block, or what is wrong with the answer."""
@@ -120,18 +90,6 @@ class Node:
         except BadInput as error:
             said = answer.message if isinstance(answer, RpcFailure) else error
             raise Unavailable(f"{self.shown} does not tell {what}: {said}: is it a node of an EVM chain?") from None
-
-
-def limits(options: Mapping[str, str], share: int = 1) -> Limits:
-    """How a node may be asked, by the options of its chain."""
-    rate = int(options.get("rate", "0"))
-    return Limits(
-        batch=max(1, int(options.get("batch", DEFAULTS.batch))),
-        rate=rate / share if rate else None,
-        timeout=max(1.0, float(options.get("timeout", DEFAULTS.timeout))),
-        max_response=int(options.get("max_response", DEFAULTS.max_response)),
-        retries=int(options.get("retries", DEFAULTS.retries)),
-    )
 
 
 def window(options: Mapping[str, str]) -> int:

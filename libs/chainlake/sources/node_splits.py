@@ -1,26 +1,67 @@
 """Heights of a node as splits that are read side by side, and read in requests of several blocks. For nodes of any kind."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from chainlake.errors import LakeError
 from chainlake.sources.base import BadBlock, RawBlock, Split
-from chainlake.sources.endpoint import shown
+from chainlake.sources.endpoint import endpoint, shown
 from chainlake.sources.files import PARALLEL
+from chainlake.sources.http_post import Passing
+from chainlake.sources.rpc_client import Limits, RpcClient
+
+DEFAULTS = Limits()
+_Node = TypeVar("_Node", bound="BlockNode")
 
 
-class BlockNode(Protocol):
-    """A node that gives whole blocks by height."""
+class BlockNode(ABC):
+    """A node that gives whole blocks by height. `share` readers ask it side by side."""
+
+    def __init__(self, url: str, options: Mapping[str, str], share: int = 1) -> None:
+        self.shown = shown(url)
+        self._limits = limits(options, share)
+        self._client = RpcClient(endpoint(url, options), self._limits)
+
+    def __enter__(self: _Node) -> _Node:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
 
     @property
     def blocks_per_request(self) -> int:
-        """How many blocks one request asks for."""
-        ...
+        """How many blocks one request asks for: each takes two calls."""
+        return max(1, self._limits.batch // 2)
 
     def blocks(self, heights: Sequence[int]) -> list[RawBlock]:
-        """Whole blocks."""
-        ...
+        """Whole blocks. Answers that do not fit together, and blocks that the node does not have, are asked for again."""
+        found: dict[int, RawBlock] = {}
+        tries = 0
+        while missing := [height for height in heights if height not in found]:
+            outcomes = dict(zip(missing, self._fetched(missing), strict=True))
+            found |= {height: block for height, block in outcomes.items() if isinstance(block, RawBlock)}
+            wrong = [(height, reason) for height, reason in outcomes.items() if isinstance(reason, str)]
+            if wrong:
+                tries += 1
+                self._client.back_off(tries, Passing("gave no usable block {}: {}".format(*wrong[0])))
+        return [found[height] for height in heights]
+
+    @abstractmethod
+    def _fetched(self, heights: Sequence[int]) -> list[RawBlock | str]:
+        """Each block, or what is wrong with the answer."""
+
+
+def limits(options: Mapping[str, str], share: int = 1) -> Limits:
+    """How a node may be asked, by the options of its chain."""
+    rate = int(options.get("rate", "0"))
+    return Limits(
+        batch=max(1, int(options.get("batch", DEFAULTS.batch))),
+        rate=rate / share if rate else None,
+        timeout=max(1.0, float(options.get("timeout", DEFAULTS.timeout))),
+        max_response=int(options.get("max_response", DEFAULTS.max_response)),
+        retries=int(options.get("retries", DEFAULTS.retries)),
+    )
 
 
 def splits(url: str, node: BlockNode, start: int, head: int, max_blocks: int, max_bytes: int) -> list[Split]:
@@ -33,7 +74,7 @@ def splits(url: str, node: BlockNode, start: int, head: int, max_blocks: int, ma
     return [Split(url, low, high, high - low, share=len(ends)) for low, high in zip([start, *ends[:-1]], ends, strict=True)]
 
 
-def read_split(split: Split, open_node: Callable[[], AbstractContextManager[BlockNode]]) -> Iterator[RawBlock | BadBlock]:
+def read_split(split: Split, open_node: Callable[[], BlockNode]) -> Iterator[RawBlock | BadBlock]:
     """The blocks of a split, in order. What the node fails to give is unavailable, not bad."""
     position = split.start
     try:
