@@ -79,6 +79,13 @@ class ControlTables:
             if turn is None or not is_conflict(error):
                 raise
 
+    def vacuum(self, name: str) -> None:
+        """Delete the files of a table that no version within its retention needs."""
+        if self._location is not None:
+            delta_rs.vacuum(self._location / name)
+        else:
+            self._session().sql(f"VACUUM {self._namespace.control(name)}").collect()
+
     def read(self, name: str) -> list[dict[str, Any]]:
         """All rows as dictionaries; times are aware and in UTC. A filter would cost more than it saves on tables this small."""
         rows: list[dict[str, Any]] = self.arrow(name).to_pylist()

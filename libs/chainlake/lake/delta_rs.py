@@ -144,6 +144,16 @@ def _append(path: Path, rows: Sequence[Mapping[str, Any]], mark: str | None, tur
             table.optimize.compact(target_size=PACKED_BYTES)
 
 
+def vacuum(path: Path) -> None:
+    """Delete the files that no version within the table's retention needs: packing leaves all that it replaced."""
+    with alone(path):
+        _opened.pop(path, None)
+        try:
+            open_table(path).vacuum(dry_run=False, full=True)  # of the files there: checkpoints forget which were replaced
+        except (DeltaError, OSError) as error:
+            raise Unavailable(f"{path} cannot be vacuumed: {first_line(error)}") from None
+
+
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Nobody else appends to the table meanwhile."""

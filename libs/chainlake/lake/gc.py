@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -101,9 +102,15 @@ def begun_by_writers(leases: Sequence[Mapping[str, Any]]) -> dict[str, datetime]
 
 def vacuum(lake: "Lake") -> None:
     """Free the disk space of files that no Delta version within the retention needs."""
-    tables = _stored(lake)
-    for stored in Progress("vacuum", len(tables), unit="tables").over(tables):
-        lake.spark.sql(f"VACUUM {lake.catalog.full_name(stored)}").collect()
+    control = [name.partition(".")[2] for name, table in lake.catalog.tables.items() if table.is_control]
+    tables = [(lake.control.vacuum, name) for name in control]
+    tables += [(partial(_vacuum_stored, lake), stored) for stored in _stored(lake)]
+    for vacuumed, name in Progress("vacuum", len(tables), unit="tables").over(tables):
+        vacuumed(name)
+
+
+def _vacuum_stored(lake: "Lake", stored: str) -> None:
+    lake.spark.sql(f"VACUUM {lake.catalog.full_name(stored)}").collect()
 
 
 def _stored(lake: "Lake") -> list[str]:
