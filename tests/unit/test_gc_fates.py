@@ -6,8 +6,9 @@ from typing import Any
 
 from hypothesis import example, given
 
+from chainlake.lake import gc
 from chainlake.lake.clock import RANDOM_BITS, now
-from chainlake.lake.gc import NOTHING, OLD_BASE, ORPHAN, ROLLED_BACK, Fate, begun_by_writers, fates, is_of_writer
+from chainlake.lake.gc import NOTHING, OLD_BASE, ORPHAN, ROLLED_BACK, Fate, Garbage, begun_by_writers, fates, is_of_writer
 from chainlake.lake.lease import HELD, RELEASED
 from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, History
 from tests.unit.ledger_model import FENCE, Block, Operation, Step, commit, first_heights, history, moment, operations, replay
@@ -145,6 +146,11 @@ def test_what_a_writer_appended_since_it_took_its_lease_is_in_use_however_long_a
     attempts = [new_commit_id_at(rows[n]["at"]) for n in (0, 1, 2)]
     assert [is_of_writer(one, begun["raw.a"]) for one in attempts] == [False, True, True]
     assert not is_of_writer(attempts[2], None)
+
+
+def test_rows_of_a_refused_attempt_can_be_deleted_whatever_it_calls_its_chain() -> None:
+    one = Garbage("raw_blocks", ORPHAN, 7, r"o'neil\s", -2, 1, 1, 1, True)
+    assert gc._rows_of(one) == r"(_commit = 7 AND _chain = 'o\'neil\\s' AND _height > -2)"
 
 
 def new_commit_id_at(at: datetime) -> int:

@@ -24,6 +24,7 @@ from chainlake.lake.failpoint import failpoint
 from chainlake.lake.lease import newest_leases
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.progress import Progress, side_by_side
+from chainlake.lake.views import quoted
 from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, Commit, History, LedgerView
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def _remaining(items: list[Garbage]) -> dict[str, int]:
 
 
 def _delete_some(lake: "Lake", maintenance: Maintenance, action: str, table: str, items: list[Garbage]) -> None:
-    terms = [f"(_commit = {one.commit_id} AND _chain = '{one.chain}' AND _height > {one.above})" for one in items]
+    terms = [_rows_of(one) for one in items]
     for attempt in range(5):
         try:
             with maintenance.marked("gc", action, table=table):
@@ -242,6 +243,11 @@ def _delete_some(lake: "Lake", maintenance: Maintenance, action: str, table: str
             if not is_conflict(error) or attempt == 4:
                 raise
             time.sleep(0.5)
+
+
+def _rows_of(one: Garbage) -> str:
+    """The rows of some garbage, in SQL. A refused attempt may have left rows of a chain that cannot be, whatever its name."""
+    return f"(_commit = {one.commit_id} AND _chain = '{quoted(one.chain)}' AND _height > {one.above})"
 
 
 def _record(lake: "Lake", garbage: list[Garbage]) -> None:
