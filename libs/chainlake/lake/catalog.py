@@ -6,6 +6,7 @@ that this was done, and opening a lake then costs one look.
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -29,6 +30,10 @@ from chainlake.paths import tables_dir
 
 VIEWS = "views"
 """The name under which those who make views, or must not have them made, wait for each other."""
+TABLES = "tables"
+"""The name under which those who open a lake that is not made or registered yet wait for each other."""
+MAKING_SECONDS = 600.0
+"""To make a lake takes half a minute, and much longer on a busy machine."""
 
 
 class Catalog:
@@ -80,6 +85,14 @@ class Catalog:
         digest = self.digest()
         if self._marked(digest):
             return False
+        with self.control.alone(TABLES, MAKING_SECONDS):
+            if self._marked(digest):  # by another, meanwhile
+                return False
+            self._make(digest)
+        return True
+
+    def _make(self, digest: str) -> None:
+        """Delta refuses two who make a table in the same place, so only one does."""
         for schema in SCHEMAS:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.namespace.schema(schema)}")
         fresh = self._make_tables()
@@ -88,7 +101,6 @@ class Catalog:
         self._spark.sql(views.visible_view(self.namespace))
         self.renew_views()
         self._spark.sql(f"COMMENT ON SCHEMA {self.namespace.schema('control')} IS 'chainlake {digest}'")
-        return True
 
     def digest(self) -> str:
         """What the declarations and the text of the views say, in short."""
@@ -168,6 +180,8 @@ class Catalog:
         full = f"{self.namespace.schema(schema)}.`{name}`"
         if path and self._is_made(schema, name):
             return f"CREATE TABLE IF NOT EXISTS {full} USING DELTA{location}"
+        if path:
+            _clear_unfinished(path)
         columns = ", ".join(column.sql() for column in table.stored)
         cluster = f" CLUSTER BY ({', '.join(table.cluster_by)})" if table.cluster_by else ""
         comment = views.quoted(table.description)
@@ -208,13 +222,19 @@ class Catalog:
 
     def _is_made(self, schema: str, name: str) -> bool:
         path = self._path(schema, name)
-        if path is not None:
-            return (path / "_delta_log").exists()
+        if path is not None:  # who is killed while making a table may leave a log without a version
+            return any((path / "_delta_log").glob("[0-9]*.json"))
         return self._spark.catalog.tableExists(f"{self.namespace.schema(schema)}.`{name}`")
 
     def _parallel(self, statements: Iterable[str]) -> None:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(self._spark.sql, statements))
+
+
+def _clear_unfinished(path: Path) -> None:
+    """Who was killed while making a table may have left its log without a version, and Delta makes none where something is."""
+    if path.exists() and not any(path.rglob("*.parquet")):
+        shutil.rmtree(path)
 
 
 def _types(schema: StructType) -> dict[str, tuple[str, bool]]:

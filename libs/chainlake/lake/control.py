@@ -57,12 +57,14 @@ class ControlTables:
             pass
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
-        """Inside, nobody else of a local lake who asks for the same name goes on. Elsewhere there is no such thing."""
+    def alone(self, name: str, seconds: float = delta_rs.LOCK_SECONDS) -> Iterator[None]:
+        """Inside, nobody else of a local lake who asks for the same name goes on; they wait so long. Elsewhere there is no such
+        thing."""
         if self._location is None:
             yield
             return
-        with delta_rs.alone(self._location / name):
+        self._location.mkdir(parents=True, exist_ok=True)
+        with delta_rs.alone(self._location / name, seconds):
             yield
 
     def _append_by_spark(self, name: str, rows: Sequence[Mapping[str, Any]], mark: str | None, turn: Turn | None) -> None:

@@ -155,9 +155,9 @@ def vacuum(path: Path) -> None:
 
 
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def alone(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     """Nobody else appends to the table meanwhile."""
-    deadline = time.monotonic() + LOCK_SECONDS
+    deadline = time.monotonic() + seconds
     with (path.parent / f".{path.name}.lock").open("w") as handle:
         while True:
             try:
@@ -165,6 +165,6 @@ def alone(path: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise Unavailable(f"another process has been writing to {path} for {LOCK_SECONDS:.0f} s: stop it") from None
+                    raise Unavailable(f"another process has been writing to {path} for {seconds:.0f} s: stop it") from None
                 time.sleep(0.005)
         yield
