@@ -5,8 +5,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
+from chainlake.errors import Unavailable
 from chainlake.lake.catalog import Catalog
 from chainlake.lake.names import Namespace
 from tests.unit.test_catalog_pure import STATE
@@ -55,3 +58,15 @@ def test_data_without_a_log_stays_for_a_person_to_look_at(catalog: Catalog) -> N
     data.touch()
     catalog._create("store", "silver_things", STATE)
     assert data.exists()
+
+
+def test_a_lake_whose_ledger_is_gone_is_not_made_anew(catalog: Catalog) -> None:
+    """Nobody could see its rows any more, and garbage collection would take them."""
+    assert catalog.location is not None
+    catalog.tables[STATE.name] = STATE
+    place = catalog.location / "store" / "silver_things"
+    DeltaTable.create(str(place), pa.schema([("k", pa.string())]))
+    catalog._refuse_without_ledger()
+    write_deltalake(str(place), pa.table({"k": ["one"]}), mode="append")
+    with pytest.raises(Unavailable, match="control/ledger is gone, but silver_things has rows: see Repairing"):
+        catalog._make_tables()

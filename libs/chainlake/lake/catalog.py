@@ -18,10 +18,10 @@ from pyspark.sql.types import StructType
 
 from chainlake.errors import BadInput
 from chainlake.lake import views
-from chainlake.lake.control import ControlTables
+from chainlake.lake.control import ControlTables, ledger_is_gone
 from chainlake.lake.ddl import Table, load
 from chainlake.lake.delta_rs import physical_of
-from chainlake.lake.deltalog import DeltaLog
+from chainlake.lake.deltalog import DeltaLog, never_written
 from chainlake.lake.drift import CONSTRAINT, Physical, drift, properties
 from chainlake.lake.migrations import find, migrate
 from chainlake.lake.names import SCHEMAS, Namespace, physical
@@ -163,6 +163,8 @@ class Catalog:
     def _make_tables(self) -> bool:
         """Create or register all tables; True if the lake is new."""
         fresh = not self._is_made("control", "ledger")
+        if fresh:
+            self._refuse_without_ledger()
         new = [t for t in self.data_tables() if not self._is_made("store", physical(t.name))]
         statements: list[str] = []
         for table in self.tables.values():
@@ -173,6 +175,13 @@ class Catalog:
         if self.location is None:  # local tables have their constraints from the start, see _create
             self._parallel(_constraint(self.full_name(physical(t.name)), *check) for t in new for check in t.checks)
         return fresh
+
+    def _refuse_without_ledger(self) -> None:
+        """What has rows is not new: its ledger is gone."""
+        stored = [name for table in self.data_tables() for name in self.physical_tables(table) if self._is_made("store", name)]
+        for name in stored:
+            if not never_written(self.log(name).all()):
+                raise ledger_is_gone(self._path("control", "ledger") or self.namespace.control("ledger"), name)
 
     def _create(self, schema: str, name: str, table: Table) -> str:
         path = self._path(schema, name)

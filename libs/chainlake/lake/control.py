@@ -16,9 +16,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from chainlake.errors import Unavailable
 from chainlake.lake import delta_rs
 from chainlake.lake.delta_rs import Turn
 from chainlake.lake.names import Namespace
+
+
+def ledger_is_gone(path: object, witness: str) -> Unavailable:
+    """A lake without its ledger is no new one: with an empty ledger, garbage collection would take all of its rows."""
+    return Unavailable(f"{path} is gone, but {witness} has rows: see Repairing in docs/operations.md")
 
 
 class ControlTables:
