@@ -1,5 +1,6 @@
 """Tables made from tables/: physical schema, comments, constraints, drift, migrations, and the SQL of visibility."""
 
+import os
 import random
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -10,12 +11,14 @@ import pytest
 from pyspark.errors import PySparkException
 
 from chainlake.errors import BadInput
-from chainlake.lake import Lake
+from chainlake.lake import Lake, open_lake
 from chainlake.lake.clock import now
 from chainlake.lake.control import ControlTables
 from chainlake.lake.delta_rs import PACK_AFTER, Turn
+from chainlake.lake.home import Home
 from chainlake.lake.views import VISIBLE
 from chainlake.lake.visibility import Commit, LedgerView
+from tests.spark.domain import TABLES, test_stages
 
 
 def test_every_physical_table_has_the_declared_columns_comments_and_retention(full_lake: Lake) -> None:
@@ -37,6 +40,21 @@ def test_views_explain_their_columns(full_lake: Lake) -> None:
     ledger = full_lake.spark.table(full_lake.namespace.control("visible")).schema.fields
     assert [(f.name, f.metadata.get("comment")) for f in ledger] == [(c.name, c.comment) for c in VISIBLE.columns]
     assert [f.dataType.simpleString().upper() for f in ledger] == [c.type for c in VISIBLE.columns]
+
+
+def test_a_new_lake_is_made_once_by_three_who_open_it_also_after_one_who_was_killed_at_it(home: Home) -> None:
+    prefix = f"t{os.getpid()}_together_"
+    (home.warehouse / f"{prefix}store" / "raw_test_blocks" / "_delta_log").mkdir(parents=True)
+
+    def opened(_: int) -> Lake:
+        return open_lake(home.path, schema_prefix=prefix, stages=test_stages(), directories=[TABLES], standard=False)
+
+    with ThreadPoolExecutor(3) as pool:
+        lakes = list(pool.map(opened, range(3)))
+    log = lakes[0].catalog.log("raw_test_blocks").all()
+    assert [version.operation for version in log] == ["CREATE TABLE"]
+    for lake in lakes:
+        assert lake.table("silver.test_balances").count() == lake.spark.table(f"{prefix}silver.test_balances").count() == 0
 
 
 def test_a_constraint_holds(full_lake: Lake) -> None:

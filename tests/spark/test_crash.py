@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from chainlake.lake import Lake
+from chainlake.lake.gc import vacuum
 from chainlake.lake.home import Home
 from chainlake.lake.verify import verify
 from tests.spark.domain import STAGES, balances, expected_balances, expected_total, extend, payments, run_all, total
@@ -92,6 +93,7 @@ def test_killed_during_garbage_collection_then_collected_again(make_lake: Callab
         assert killed(spawn(home.path, lake.namespace.prefix, "gc", failpoint=failpoint)), failpoint
         assert balances(lake, chain) == expected_balances("0:1", 6), failpoint
     assert spawn(home.path, lake.namespace.prefix, "gc").wait(180) == 0
+    vacuum(lake)
     assert [f.what for f in verify(lake)] == []
     run_all(lake, chain)
     check(lake, chain, 10)

@@ -13,6 +13,9 @@ from chainlake.cli.jobs import what_next
 from chainlake.cli.main import main
 from chainlake.cli.show import table
 from chainlake.demo.write import DemoChain
+from chainlake.lake.control import ControlTables as Control
+from chainlake.lake.names import Namespace
+from tests.unit.control_tables import AT, commit_row, made_lake, with_control
 
 DATA = ["demo", "ingest", "sql", "status", "audit", "tables"]
 OPERATE = ["rollback", "resume", "verify", "compact", "gc", "restore", "stop"]
@@ -157,8 +160,9 @@ def test_an_unknown_benchmark_is_refused_and_the_known_ones_named(capsys: pytest
     assert "unknown benchmark 'weather': there are " in refused(["bench", "weather"], capsys)
 
 
-def test_good_input_goes_as_far_as_spark(tmp_path: Path) -> None:
+def test_good_input_goes_as_far_as_spark(tmp_path: Path, home: Path) -> None:
     """Else the checks above could be of anything."""
+    with_control(made_lake(home, [commit_row(1, 0, 1)]))
     (tmp_path / "blocks.jsonl").write_text("{}\n", encoding="utf-8")
     for arguments in (
         [*ROLLBACK, "5", "--why", "x"],
@@ -182,6 +186,34 @@ def test_records_of_a_lake_are_read_without_spark(capsys: pytest.CaptureFixture[
     assert capsys.readouterr().out == '{"stages": [], "orphan_rows": 0, "orphan_bytes": 0}\n'
     for arguments in (["resume", "raw.logs", "c", "--why", "x"], ["audit", "raw.logs", "c"]):
         assert "there is no lake in " in refused(arguments, capsys)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "rollback raw.logs c 5 --why x",
+        "verify",
+        "verify raw.logs --json",
+        "compact",
+        "gc --dry-run",
+        "restore raw.logs c --seq 1",
+        "sql TABLE",
+    ],
+)
+def test_a_home_without_a_lake_is_a_mistake_and_stays_without(words: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A lake was made there, and all was well with it."""
+    assert f"there is no lake in {home}: give another --home" in refused(words.split(), capsys)
+    assert not list(home.iterdir())
+
+
+def test_a_lake_whose_ledger_is_gone_is_not_taken_for_none(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with_control(home)
+    assert main(["status"]) == 0, "it may be in the making"
+    rows = [{"chain": "c", "kind": "evm", "source": "f", "options": [], "at": AT}]
+    Control(None, Namespace(), home / "warehouse").append("chains", rows)
+    for command in ("status", "verify"):
+        assert main([command]) == 1
+        assert "control/ledger is gone, but control.chains has rows: see Repairing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ import pytest
 from deltalake import Field, write_deltalake
 
 from chainlake.lake import delta_rs
-from chainlake.lake.delta_rs import PACK_AFTER, Turn, append, open_table, read
+from chainlake.lake.delta_rs import PACK_AFTER, Turn, append, open_table, read, vacuum
+from chainlake.lake.deltalog import HARMLESS, DeltaLog
 
 
 def made(path: Path) -> Path:
@@ -90,3 +91,22 @@ def test_small_files_are_packed_and_large_ones_left_alone(tmp_path: Path, monkey
 def _sizes(path: Path) -> dict[str, int]:
     files = pa.table(open_table(path).get_add_actions(flatten=True)).to_pylist()
     return {one["path"]: one["size_bytes"] for one in files}
+
+
+def test_what_packing_replaced_goes_once_the_retention_is_over(tmp_path: Path) -> None:
+    """Else a lake would keep a file for every row of its control tables for good."""
+    kept, freed = made(tmp_path / "kept"), tmp_path / "freed"
+    gone = {"delta.deletedFileRetentionDuration": "interval 0 days"}
+    write_deltalake(str(freed), pa.schema([("n", pa.int64())]).empty_table(), configuration=gone)
+    for path in (kept, freed):
+        for n in range(2 * PACK_AFTER):
+            append(path, [{"n": n}], turn=Turn("lane", n + 1))
+        before = set(path.glob("*.parquet"))
+        vacuum(path)
+        live = {Path(one) for one in open_table(path).file_uris()}
+        assert set(path.glob("*.parquet")) == (before if path == kept else live) and len(live) < PACK_AFTER < len(before)
+        append(path, [{"n": 99}], turn=Turn("lane", 99))
+        append(path, [{"n": 98}], turn=Turn("lane", 98))
+        assert numbers(path) == [*range(2 * PACK_AFTER), 99], "and turns are remembered"
+        operations = {one.operation for one in DeltaLog(None, "t", path).all()}
+        assert operations - HARMLESS == {"WRITE"}, "nothing that verify would miss an explanation of"

@@ -13,6 +13,7 @@ from chainlake.paths import PACKAGE, project_root, tables_dir
 from chainlake.replica.query import GroupHealth, Health, Read
 from chainlake.serve import cage, shards
 from chainlake.stages import all_stages
+from tests.unit.control_tables import commit_row, made_lake, with_control
 from tests.unit.docs_commands import FENCE, Shown, blocks, commands, documents
 
 COMMANDS = commands()
@@ -20,8 +21,10 @@ KNOWN = {command.name: command for command in read_commands(build_parser(), {})}
 NO_SPARK = {"doctor", "completion", "tables", "demo", "stop", "status"}
 RECORDS = {"audit", "resume"}
 """Commands that check what they are given and then want a lake's records, which are not there: exit code 2."""
+MAKING = {"run", "ingest", "events"}
 SPARK = {"run", "sql", "ingest", "rollback", "verify", "compact", "gc", "restore", "events"}
-"""Commands that check what they are given and then open a lake. All others need one, or a long time: they are parsed only."""
+"""Commands that check what they are given and then open a lake; but for those of MAKING, it has to be there. All others need one,
+or a long time: they are parsed only."""
 
 each_document = pytest.mark.parametrize("path", documents(), ids=lambda path: path.name)
 each_command = pytest.mark.parametrize("shown", COMMANDS, ids=str)
@@ -80,6 +83,9 @@ def test_every_command_does_its_work_or_gets_as_far_as_spark(
     elif name in RECORDS:
         assert main(arguments) == 2 and "there is no lake in" in capsys.readouterr().err
     else:
+        if name not in MAKING:
+            assert main(arguments) == 2 and "there is no lake in" in capsys.readouterr().err
+            with_control(made_lake(Path(arguments[arguments.index("--home") + 1]), [commit_row(1, 0, 1)]))
         with pytest.raises(SparkStarted):
             pytest.fail(f"{shown}: exit code {main(arguments)}: {capsys.readouterr().err}")
 

@@ -13,9 +13,11 @@ import pytest
 
 from chainlake.cli.main import main
 from chainlake.doctor import Finding, Level, examine, lake_state, machine, places, software
+from chainlake.lake.control import ControlTables
 from chainlake.lake.migrations import Migration
+from chainlake.lake.names import Namespace
 from chainlake.paths import tables_dir
-from tests.unit.control_tables import AT, commit_row, made_lake
+from tests.unit.control_tables import AT, commit_row, made_lake, with_control
 
 GIB = 1 << 30
 
@@ -206,6 +208,16 @@ def test_a_lake_is_looked_at_without_spark(tmp_path: Path) -> None:
     found = lake_state.lake(made_lake(tmp_path, [commit_row(1, 0, 9), commit_row(2, 9, 20)]), "", tables_dir())
     assert only(found, "ledger").what.startswith("2 commits of 1 stages")
     assert only(found, "tables").level is Level.WARNING and only(found, "health").level is Level.OK
+
+
+def test_a_ledger_that_is_gone_is_a_problem_and_not_a_lake_to_come(tmp_path: Path) -> None:
+    with_control(tmp_path)
+    assert [one.level for one in lake_state.lake(tmp_path, "", tables_dir())] == [Level.OK]
+    row = {"chain": "c", "kind": "evm", "source": "f", "options": [], "at": AT}
+    ControlTables(None, Namespace(), tmp_path / "warehouse").append("chains", [row])
+    (found,) = lake_state.lake(tmp_path, "", tables_dir())
+    assert (found.level, found.remedy) == (Level.PROBLEM, "see Repairing in docs/operations.md")
+    assert found.what.endswith("control/ledger is gone, but control.chains has rows")
 
 
 def test_a_ledger_with_a_gap_is_told(tmp_path: Path) -> None:

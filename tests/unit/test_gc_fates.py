@@ -2,14 +2,18 @@
 
 from datetime import datetime, timedelta
 from itertools import pairwise
+from typing import Any
 
 from hypothesis import example, given
 
-from chainlake.lake.clock import now
-from chainlake.lake.gc import NOTHING, OLD_BASE, ORPHAN, ROLLED_BACK, Fate, fates
+from chainlake.lake import gc
+from chainlake.lake.clock import RANDOM_BITS, now
+from chainlake.lake.gc import NOTHING, OLD_BASE, ORPHAN, ROLLED_BACK, Fate, Garbage, begun_by_writers, fates, is_of_writer
+from chainlake.lake.lease import HELD, RELEASED
 from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, History
 from tests.unit.ledger_model import FENCE, Block, Operation, Step, commit, first_heights, history, moment, operations, replay
 
+Lease = dict[str, Any]
 REORG: list[Operation] = [(ADVANCE, 4), (ADVANCE, 4), (ROLLBACK, 3), (FENCE, 0), (ADVANCE, 1), (COMPACT, 1), (COMPACT, 0)]
 
 
@@ -122,6 +126,35 @@ def test_without_a_retention_what_may_still_be_in_use_stays_for_its_grace() -> N
         assert (young.is_past(none, hour), old.is_past(none, hour)) == (False, True), kind
         assert young.is_past(none, none) and not old.is_past(timedelta(days=7), hour), kind
     assert Fate(NOTHING, ROLLED_BACK, now()).is_past(none, hour), "as the operator asked"
+
+
+def test_a_retention_longer_than_history_keeps_all() -> None:
+    assert not Fate(NOTHING, ORPHAN, now() - timedelta(days=400)).is_past(timedelta(days=999_999_999), timedelta(hours=1))
+
+
+def test_what_a_writer_appended_since_it_took_its_lease_is_in_use_however_long_ago() -> None:
+    def row(stage: str, lane: str, epoch: int, minutes: int, state: str = HELD, owner: str = "elsewhere:1:1:ab") -> Lease:
+        at = now() - timedelta(minutes=minutes)
+        return {"stage": stage, "lane": lane, "epoch": epoch, "owner": owner, "state": state, "at": at, "expires_at": soon}
+
+    soon = now() + timedelta(minutes=5)
+    rows = [row("raw.a", "x", 6, 300), row("raw.a", "x", 7, 200), row("raw.a", "x", 7, 1), row("raw.a", "y", 1, 90)]
+    rows += [row("raw.b", "x", 1, 50), row("raw.b", "x", 1, 40, RELEASED)]
+    rows += [row("raw.c", "x", 1, 50) | {"expires_at": now() - timedelta(minutes=1)}]
+    begun = begun_by_writers(rows)
+    assert begun == {"raw.a": rows[1]["at"]}, "those that gave the lease back, or let it run out, cannot commit"
+    attempts = [new_commit_id_at(rows[n]["at"]) for n in (0, 1, 2)]
+    assert [is_of_writer(one, begun["raw.a"]) for one in attempts] == [False, True, True]
+    assert not is_of_writer(attempts[2], None)
+
+
+def test_rows_of_a_refused_attempt_can_be_deleted_whatever_it_calls_its_chain() -> None:
+    one = Garbage("raw_blocks", ORPHAN, 7, r"o'neil\s", -2, 1, 1, 1, True)
+    assert gc._rows_of(one) == r"(_commit = 7 AND _chain = 'o\'neil\\s' AND _height > -2)"
+
+
+def new_commit_id_at(at: datetime) -> int:
+    return int(at.timestamp() * 1000) << RANDOM_BITS
 
 
 def last_cut(steps: list[Step], of: Step) -> datetime | None:

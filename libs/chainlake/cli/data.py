@@ -279,6 +279,7 @@ def _sql(given: argparse.Namespace) -> int:
 
     height, at = parse_height(given.height), parse_time(given.at)
     check_readonly(given.query)
+    existing_records(given.home)
     lake = open_lake(given.home)
     frame = query(lake, given.query, height, at)
     with of_query(lake.spark):

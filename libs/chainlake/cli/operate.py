@@ -99,8 +99,10 @@ def _show(given: argparse.Namespace, heads: list[str], rows: Sequence[Sequence[o
 
 
 def _open(given: argparse.Namespace) -> Any:
+    """The lake of the home. One that has none is a mistake: a lake made anew would have nothing wrong with it."""
     from chainlake.lake import open_lake
 
+    existing_records(given.home)
     return open_lake(given.home)
 
 

@@ -8,6 +8,7 @@ from chainlake.doctor.finding import Finding, ok, problem, warning
 from chainlake.errors import LakeError
 from chainlake.lake import ddl, migrations
 from chainlake.lake.migrations import Migration
+from chainlake.lake.names import Namespace
 from chainlake.lake.visibility import problems
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
@@ -23,6 +24,11 @@ def lake(home: Path, prefix: str, tables: Path) -> list[Finding]:
     try:
         embedded = EmbeddedLake(home, prefix)
     except LakeError:
+        from chainlake.lake.records import lost_ledger  # loads Spark
+
+        if lost := lost_ledger(Namespace("", prefix), home / "warehouse"):
+            what, _, remedy = str(lost).rpartition(": ")
+            return [problem("lake", what, remedy)]
         return [ok("lake", "none yet: make run builds the demo, lake ingest takes in a chain of yours")]
     try:
         control = LakeControl(embedded)

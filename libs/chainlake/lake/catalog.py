@@ -6,6 +6,7 @@ that this was done, and opening a lake then costs one look.
 
 import hashlib
 import json
+import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -17,10 +18,10 @@ from pyspark.sql.types import StructType
 
 from chainlake.errors import BadInput
 from chainlake.lake import views
-from chainlake.lake.control import ControlTables
+from chainlake.lake.control import ControlTables, ledger_is_gone
 from chainlake.lake.ddl import Table, load
 from chainlake.lake.delta_rs import physical_of
-from chainlake.lake.deltalog import DeltaLog
+from chainlake.lake.deltalog import DeltaLog, never_written
 from chainlake.lake.drift import CONSTRAINT, Physical, drift, properties
 from chainlake.lake.migrations import find, migrate
 from chainlake.lake.names import SCHEMAS, Namespace, physical
@@ -29,6 +30,10 @@ from chainlake.paths import tables_dir
 
 VIEWS = "views"
 """The name under which those who make views, or must not have them made, wait for each other."""
+TABLES = "tables"
+"""The name under which those who open a lake that is not made or registered yet wait for each other."""
+MAKING_SECONDS = 600.0
+"""To make a lake takes half a minute, and much longer on a busy machine."""
 
 
 class Catalog:
@@ -80,6 +85,14 @@ class Catalog:
         digest = self.digest()
         if self._marked(digest):
             return False
+        with self.control.alone(TABLES, MAKING_SECONDS):
+            if self._marked(digest):  # by another, meanwhile
+                return False
+            self._make(digest)
+        return True
+
+    def _make(self, digest: str) -> None:
+        """Delta refuses two who make a table in the same place, so only one does."""
         for schema in SCHEMAS:
             self._spark.sql(f"CREATE SCHEMA IF NOT EXISTS {self.namespace.schema(schema)}")
         fresh = self._make_tables()
@@ -88,7 +101,6 @@ class Catalog:
         self._spark.sql(views.visible_view(self.namespace))
         self.renew_views()
         self._spark.sql(f"COMMENT ON SCHEMA {self.namespace.schema('control')} IS 'chainlake {digest}'")
-        return True
 
     def digest(self) -> str:
         """What the declarations and the text of the views say, in short."""
@@ -151,6 +163,8 @@ class Catalog:
     def _make_tables(self) -> bool:
         """Create or register all tables; True if the lake is new."""
         fresh = not self._is_made("control", "ledger")
+        if fresh:
+            self._refuse_without_ledger()
         new = [t for t in self.data_tables() if not self._is_made("store", physical(t.name))]
         statements: list[str] = []
         for table in self.tables.values():
@@ -162,12 +176,21 @@ class Catalog:
             self._parallel(_constraint(self.full_name(physical(t.name)), *check) for t in new for check in t.checks)
         return fresh
 
+    def _refuse_without_ledger(self) -> None:
+        """What has rows is not new: its ledger is gone."""
+        stored = [name for table in self.data_tables() for name in self.physical_tables(table) if self._is_made("store", name)]
+        for name in stored:
+            if not never_written(self.log(name).all()):
+                raise ledger_is_gone(self._path("control", "ledger") or self.namespace.control("ledger"), name)
+
     def _create(self, schema: str, name: str, table: Table) -> str:
         path = self._path(schema, name)
         location = f" LOCATION '{views.quoted(str(path))}'" if path else ""
         full = f"{self.namespace.schema(schema)}.`{name}`"
         if path and self._is_made(schema, name):
             return f"CREATE TABLE IF NOT EXISTS {full} USING DELTA{location}"
+        if path:
+            _clear_unfinished(path)
         columns = ", ".join(column.sql() for column in table.stored)
         cluster = f" CLUSTER BY ({', '.join(table.cluster_by)})" if table.cluster_by else ""
         comment = views.quoted(table.description)
@@ -208,13 +231,19 @@ class Catalog:
 
     def _is_made(self, schema: str, name: str) -> bool:
         path = self._path(schema, name)
-        if path is not None:
-            return (path / "_delta_log").exists()
+        if path is not None:  # who is killed while making a table may leave a log without a version
+            return any((path / "_delta_log").glob("[0-9]*.json"))
         return self._spark.catalog.tableExists(f"{self.namespace.schema(schema)}.`{name}`")
 
     def _parallel(self, statements: Iterable[str]) -> None:
         with ThreadPoolExecutor(4) as pool:
             list(pool.map(self._spark.sql, statements))
+
+
+def _clear_unfinished(path: Path) -> None:
+    """Who was killed while making a table may have left its log without a version, and Delta makes none where something is."""
+    if path.exists() and not any(path.rglob("*.parquet")):
+        shutil.rmtree(path)
 
 
 def _types(schema: StructType) -> dict[str, tuple[str, bool]]:

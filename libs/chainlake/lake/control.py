@@ -16,9 +16,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
+from chainlake.errors import Unavailable
 from chainlake.lake import delta_rs
 from chainlake.lake.delta_rs import Turn
 from chainlake.lake.names import Namespace
+
+
+def ledger_is_gone(path: object, witness: str) -> Unavailable:
+    """A lake without its ledger is no new one: with an empty ledger, garbage collection would take all of its rows."""
+    return Unavailable(f"{path} is gone, but {witness} has rows: see Repairing in docs/operations.md")
 
 
 class ControlTables:
@@ -57,12 +63,14 @@ class ControlTables:
             pass
 
     @contextmanager
-    def alone(self, name: str) -> Iterator[None]:
-        """Inside, nobody else of a local lake who asks for the same name goes on. Elsewhere there is no such thing."""
+    def alone(self, name: str, seconds: float = delta_rs.LOCK_SECONDS) -> Iterator[None]:
+        """Inside, nobody else of a local lake who asks for the same name goes on; they wait so long. Elsewhere there is no such
+        thing."""
         if self._location is None:
             yield
             return
-        with delta_rs.alone(self._location / name):
+        self._location.mkdir(parents=True, exist_ok=True)
+        with delta_rs.alone(self._location / name, seconds):
             yield
 
     def _append_by_spark(self, name: str, rows: Sequence[Mapping[str, Any]], mark: str | None, turn: Turn | None) -> None:
@@ -78,6 +86,13 @@ class ControlTables:
         except PySparkException as error:
             if turn is None or not is_conflict(error):
                 raise
+
+    def vacuum(self, name: str) -> None:
+        """Delete the files of a table that no version within its retention needs."""
+        if self._location is not None:
+            delta_rs.vacuum(self._location / name)
+        else:
+            self._session().sql(f"VACUUM {self._namespace.control(name)}").collect()
 
     def read(self, name: str) -> list[dict[str, Any]]:
         """All rows as dictionaries; times are aware and in UTC. A filter would cost more than it saves on tables this small."""

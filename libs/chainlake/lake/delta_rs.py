@@ -144,10 +144,20 @@ def _append(path: Path, rows: Sequence[Mapping[str, Any]], mark: str | None, tur
             table.optimize.compact(target_size=PACKED_BYTES)
 
 
+def vacuum(path: Path) -> None:
+    """Delete the files that no version within the table's retention needs: packing leaves all that it replaced."""
+    with alone(path):
+        _opened.pop(path, None)
+        try:
+            open_table(path).vacuum(dry_run=False, full=True)  # of the files there: checkpoints forget which were replaced
+        except (DeltaError, OSError) as error:
+            raise Unavailable(f"{path} cannot be vacuumed: {first_line(error)}") from None
+
+
 @contextmanager
-def alone(path: Path) -> Iterator[None]:
+def alone(path: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     """Nobody else appends to the table meanwhile."""
-    deadline = time.monotonic() + LOCK_SECONDS
+    deadline = time.monotonic() + seconds
     with (path.parent / f".{path.name}.lock").open("w") as handle:
         while True:
             try:
@@ -155,6 +165,6 @@ def alone(path: Path) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise Unavailable(f"another process has been writing to {path} for {LOCK_SECONDS:.0f} s: stop it") from None
+                    raise Unavailable(f"another process has been writing to {path} for {seconds:.0f} s: stop it") from None
                 time.sleep(0.005)
         yield

@@ -7,10 +7,11 @@ DELETE is one Delta commit, and a crash between two of them is repaired by runni
 
 import secrets
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
@@ -20,8 +21,10 @@ from chainlake.lake.clock import commit_time, now
 from chainlake.lake.control import is_conflict
 from chainlake.lake.deltalog import never_written
 from chainlake.lake.failpoint import failpoint
+from chainlake.lake.lease import newest_leases
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.progress import Progress, side_by_side
+from chainlake.lake.views import quoted
 from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK, Commit, History, LedgerView
 
 if TYPE_CHECKING:
@@ -47,7 +50,7 @@ class Fate:
         """Whether the rows may be deleted. Some may be in use at first: an orphan may belong to a writer at work, and a base that
         was just replaced is still read by those who looked before."""
         keep = max(retention, grace) if self.kind in (ORPHAN, OLD_BASE) else retention
-        return self.since is not None and self.since <= now() - keep
+        return self.since is not None and now() - self.since >= keep
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,19 @@ class Garbage:
 def collect(lake: "Lake", retention: timedelta = RETENTION, dry_run: bool = False, grace: timedelta = GRACE) -> list[Garbage]:
     """Measure garbage, record it in control.orphans, and delete what is past the retention unless `dry_run`.
 
-    Orphans and replaced bases younger than `grace` may be in use and stay whatever the retention.
+    Orphans and replaced bases younger than `grace` may be in use and stay whatever the retention; so do all rows that a writer at
+    work has appended since it took its lease, however long its batch takes.
     """
     if retention < timedelta(0):
         raise BadInput("retention must not be negative: give days to keep, 0 for none")
+    begun = begun_by_writers(lake.control.read("leases")) if grace else {}  # before the ledger, which may have their rows by then
     view = lake.ledger.read()
-    measured = side_by_side(lambda stored: measure(lake, view, stored, retention, grace), _stored(lake), "gc", "tables")
+
+    def one(stored: str) -> list[Garbage]:
+        writers = [begun[stage] for stage in lake.catalog.declared(stored).stages if stage in begun]
+        return measure(lake, view, stored, retention, grace, min(writers, default=None))
+
+    measured = side_by_side(one, _stored(lake), "gc", "tables")
     found = [garbage for one in measured for garbage in one]
     if not dry_run:
         _delete(lake, [garbage for garbage in found if garbage.removable])
@@ -81,11 +91,27 @@ def collect(lake: "Lake", retention: timedelta = RETENTION, dry_run: bool = Fals
     return found
 
 
+def begun_by_writers(leases: Sequence[Mapping[str, Any]]) -> dict[str, datetime]:
+    """When the writers at work, of those who hold a lease, took it: the first of each stage."""
+    begun: dict[str, datetime] = {}
+    for (stage, lane), lease in newest_leases(leases).items():
+        if not lease.is_free():
+            taken = min(row["at"] for row in leases if (row["stage"], row["lane"], row["epoch"]) == (stage, lane, lease.epoch))
+            begun[stage] = min(taken, begun.get(stage, taken))
+    return begun
+
+
 def vacuum(lake: "Lake") -> None:
     """Free the disk space of files that no Delta version within the retention needs."""
-    tables = _stored(lake)
-    for stored in Progress("vacuum", len(tables), unit="tables").over(tables):
-        lake.spark.sql(f"VACUUM {lake.catalog.full_name(stored)}").collect()
+    control = [name.partition(".")[2] for name, table in lake.catalog.tables.items() if table.is_control]
+    tables = [(lake.control.vacuum, name) for name in control]
+    tables += [(partial(_vacuum_stored, lake), stored) for stored in _stored(lake)]
+    for vacuumed, name in Progress("vacuum", len(tables), unit="tables").over(tables):
+        vacuumed(name)
+
+
+def _vacuum_stored(lake: "Lake", stored: str) -> None:
+    lake.spark.sql(f"VACUUM {lake.catalog.full_name(stored)}").collect()
 
 
 def _stored(lake: "Lake") -> list[str]:
@@ -118,8 +144,10 @@ def fates(history: History) -> dict[int, Fate]:
     return found
 
 
-def measure(lake: "Lake", view: LedgerView, stored: str, retention: timedelta, grace: timedelta) -> list[Garbage]:
-    """The garbage of one physical table."""
+def measure(
+    lake: "Lake", view: LedgerView, stored: str, retention: timedelta, grace: timedelta, writer_since: datetime | None = None
+) -> list[Garbage]:
+    """The garbage of one physical table. What was appended from `writer_since` on may be of a batch that is not finished."""
     known = {(c, key[1]): fate for key, h in view.histories().items() for c, fate in fates(h).items()}
     limits = [(commit_id, chain, fate.limit) for (commit_id, chain), fate in known.items()]
     kept = lake.spark.createDataFrame(limits, "_commit long, _chain string, g_limit long")
@@ -139,10 +167,15 @@ def measure(lake: "Lake", view: LedgerView, stored: str, retention: timedelta, g
         if not rows:
             continue
         fate = known.get((commit_id, chain)) or Fate(NOTHING, ORPHAN, commit_time(commit_id))
-        removable = fate.is_past(retention, grace)
+        removable = fate.is_past(retention, grace) and not (fate.kind == ORPHAN and is_of_writer(commit_id, writer_since))
         size_of = round(rows * size)
         found.append(Garbage(stored, fate.kind, commit_id, chain, fate.limit, rows, totals[commit_id], size_of, removable))
     return found
+
+
+def is_of_writer(commit_id: int, since: datetime | None) -> bool:
+    """Whether an attempt may be of a writer that took its lease then. (Ids have milliseconds, leases have more.)"""
+    return since is not None and commit_time(commit_id) >= since - timedelta(milliseconds=1)
 
 
 def abandoned(lake: "Lake", tables: Iterable[str], since: datetime | None) -> tuple[int, int]:
@@ -200,7 +233,7 @@ def _remaining(items: list[Garbage]) -> dict[str, int]:
 
 
 def _delete_some(lake: "Lake", maintenance: Maintenance, action: str, table: str, items: list[Garbage]) -> None:
-    terms = [f"(_commit = {one.commit_id} AND _chain = '{one.chain}' AND _height > {one.above})" for one in items]
+    terms = [_rows_of(one) for one in items]
     for attempt in range(5):
         try:
             with maintenance.marked("gc", action, table=table):
@@ -210,6 +243,11 @@ def _delete_some(lake: "Lake", maintenance: Maintenance, action: str, table: str
             if not is_conflict(error) or attempt == 4:
                 raise
             time.sleep(0.5)
+
+
+def _rows_of(one: Garbage) -> str:
+    """The rows of some garbage, in SQL. A refused attempt may have left rows of a chain that cannot be, whatever its name."""
+    return f"(_commit = {one.commit_id} AND _chain = '{quoted(one.chain)}' AND _height > {one.above})"
 
 
 def _record(lake: "Lake", garbage: list[Garbage]) -> None:

@@ -36,16 +36,29 @@ def wide_views(lake: "Lake", view: LedgerView, rows: Sequence[Commit]) -> Iterat
 
 
 def hash_at(view: LedgerView, lake: "Lake", stage: Stage, chain: str, height: int) -> bytes | None:
-    """The hash of a block: from the ledger at commit boundaries, else from the blocks of the source stage."""
+    """The hash of a block, where it is known."""
+    return hashes_at(view, lake, stage, {chain: height}).get(chain)
+
+
+def hashes_at(view: LedgerView, lake: "Lake", stage: Stage, heights: Mapping[str, int]) -> dict[str, bytes]:
+    """The hashes of a block of each chain: from the ledger at commit boundaries, else from the blocks of the source stage, all of
+    them at once, since there may be a thousand chains."""
     lineage = (stage, *lake.stages.upstream(stage.name))
+    at_boundaries = {chain: _hash_at_boundary(view, lineage, chain, height) for chain, height in heights.items()}
+    found = {chain: digest for chain, digest in at_boundaries.items() if digest is not None}
+    inside = {chain: (height - 1, height) for chain, height in heights.items() if chain not in found}
+    if inside:
+        blocks = Snapshot(lake.spark, lake.catalog, view).between(lineage[-1].tables[0], inside)
+        found |= {chain: bytes(digest) for chain, digest in blocks.select("_chain", "hash").collect()}
+    return found
+
+
+def _hash_at_boundary(view: LedgerView, lineage: Sequence[Stage], chain: str, height: int) -> bytes | None:
     for name in (s.name for s in lineage):
         for v in view.of(name, chain).visible():
             if v.commit.height == height == v.limit and v.commit.block_hash:
                 return v.commit.block_hash
-    snapshot = Snapshot(lake.spark, lake.catalog, view)
-    blocks = lineage[-1].tables[0]
-    rows = snapshot.between(blocks, {chain: (height - 1, height)}).select("hash").limit(1).collect()
-    return bytes(rows[0][0]) if rows else None
+    return None
 
 
 def rollback_row(

@@ -20,7 +20,7 @@ from chainlake.lake import stopping
 from chainlake.lake.clock import new_commit_id, now
 from chainlake.lake.commit import Appended, append_all
 from chainlake.lake.failpoint import failpoint
-from chainlake.lake.going_back import hash_at, rollback_row, wide_views
+from chainlake.lake.going_back import hashes_at, rollback_row, wide_views
 from chainlake.lake.lease import Lease
 from chainlake.lake.maintenance import Maintenance
 from chainlake.lake.progress import Progress
@@ -271,7 +271,7 @@ class LaneRun:
         try:
             with timings.phase("transform"):
                 output = self.stage.advance(batch)
-                hashes = {chain: self.hash_at(chain, high) for chain, (_, high) in ranges.items()}
+                hashes = self.hashes_at({chain: high for chain, (_, high) in ranges.items()})
             self.write(ranges, output, hashes, timings)
         except BrokenPromise as error:
             before = {chain: (low, error.height - 1) for chain, (low, _) in ranges.items() if error.height is not None}
@@ -424,4 +424,7 @@ class LaneRun:
         return total if self.stage.inputs else None
 
     def hash_at(self, chain: str, height: int) -> bytes | None:
-        return hash_at(self.view, self.lake, self.stage, chain, height)
+        return self.hashes_at({chain: height}).get(chain)
+
+    def hashes_at(self, heights: Mapping[str, int]) -> Mapping[str, bytes]:
+        return hashes_at(self.view, self.lake, self.stage, heights)

@@ -2,6 +2,7 @@
 
 import importlib
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 QUERIES = ("select", "with", "values", "from", "table", "(")
 LOOKING = ("show", "describe", "desc", "explain")
+LOCAL_CATALOG = "spark_catalog"
 FUNCTIONS = {
     "get_logs": "chainlake.logs.functions",
     "prove_stream": "chainlake.shards.functions",
@@ -72,14 +74,15 @@ def _functions_in(statement: str) -> list[str]:
 
 
 def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None) -> str:
-    """Replace the views by temporary ones that hold the past."""
+    """Replace the views by temporary ones that hold the past. A view that is named in another way than these would be left at the
+    head, so that is refused."""
     names = {f"{lake.namespace.prefix}{table.name}".lower(): table.name for table in lake.catalog.data_tables()}
     snapshot = lake.pinned or lake.snapshot()
     used: dict[str, str] = {}
 
     def stand_in(match: "re.Match[str]") -> str:
         name = names.get(f"{match.group(2)}.{match.group(3)}".lower(), "")
-        if not name or match.group(1) not in (None, lake.namespace.catalog):
+        if not name or (match.group(1) or "").lower() not in ("", (lake.namespace.catalog or LOCAL_CATALOG).lower()):
             return match.group(0)
         if name not in used:
             used[name] = f"as_of_{name.replace('.', '_')}"
@@ -88,4 +91,20 @@ def _as_of(lake: "Lake", statement: str, height: int | None, at: datetime | None
         return used[name]
 
     pattern = re.compile(r"(?<![\w.`])(?:`?(\w+)`?\s*\.\s*)?`?(\w+)`?\s*\.\s*`?(\w+)`?(?![\w`.])")
-    return "".join(pattern.sub(stand_in, part) if kind == "code" else part for kind, part in tokens(statement))
+    replaced = "".join(pattern.sub(stand_in, part) if kind == "code" else part for kind, part in tokens(statement))
+    _refuse_the_present(replaced, names)
+    return replaced
+
+
+def _refuse_the_present(statement: str, names: Iterable[str]) -> None:
+    """Refuses a query of the past that still names a view of the present."""
+    code = "".join(part if kind == "code" else " " for kind, part in tokens(statement))
+    if re.search(r"\bidentifier\s*\(", code, re.IGNORECASE):
+        raise BadInput("IDENTIFIER() would be read at the head: with --height, --at or a pinned lake, name the view itself")
+    plain = re.sub(r"\s*\.\s*", ".", code.replace("`", "")).lower()
+    left = next((name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", plain)), None)
+    if left:
+        raise BadInput(
+            f"{left} would be read at the head: with --height, --at or a pinned lake, write FROM {left} and give it an alias to"
+            f" name its columns by"
+        )

@@ -168,8 +168,11 @@ class LedgerView:
 
     def __init__(self, commits: Iterable[Commit]) -> None:
         grouped: dict[tuple[str, str], list[Commit]] = defaultdict(list)
+        self._lane_seqs: dict[tuple[str, str], int] = defaultdict(int)
         for commit in commits:
             grouped[commit.stage, commit.chain].append(commit)
+            lane = (commit.stage, commit.lane)
+            self._lane_seqs[lane] = max(commit.seq, self._lane_seqs[lane])
         self._histories = {key: History(rows) for key, rows in grouped.items()}
 
     def of(self, stage: str, chain: str) -> History:
@@ -207,8 +210,8 @@ class LedgerView:
         return commits[-1].lane if commits else chain
 
     def lane_seq(self, stage: str, lane: str) -> int:
-        """The last seq of a lane, over all of its chains."""
-        return max((c.seq for c in self.commits() if c.stage == stage and c.lane == lane), default=0)
+        """The last seq of a lane, over all of its chains. A commit asks it for each chain of the lane."""
+        return self._lane_seqs.get((stage, lane), 0)
 
 
 def check_columns(found: Iterable[str], wanted: Iterable[str]) -> None:
