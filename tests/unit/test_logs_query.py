@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -25,6 +26,7 @@ from chainlake.logs.planner import Planner, windows
 from chainlake.logs.python_rows import python_rows
 from chainlake.logs.query import Answer, BlockNotFound, CorruptChunk, LogIndex, QueryTimedOut, QueryTooBroad, Settings
 from chainlake.logs.snapshot import BRONZE, GOLD, MERGES, RAW
+from tests.unit.damaged_files import cut, flipped, scribble
 from tests.unit.logs_lake import Log, LogsLake
 
 NO_CACHE = {f"{kind}_bytes": 0 for kind in ("log", "block", "tail", "manifest", "chunk_group", "chunk")}
@@ -505,8 +507,6 @@ def test_wildcards_still_ask_for_as_many_topics(plain: LogsLake) -> None:
 
 def rewrite(lake: LogsLake, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
     """Change the files of a table behind Delta's back."""
-    import pyarrow.parquet as pq
-
     for path in (lake.home / "warehouse" / "store" / table).glob("*.parquet"):
         pq.write_table(change(pq.read_table(path)), path, row_group_size=lake.group_rows)
 
@@ -558,18 +558,7 @@ def test_logs_and_blocks_that_are_missing_are_noticed(damaged: LogsLake) -> None
         planned(damaged).snapshot()
 
 
-def cut(data: bytes) -> bytes:
-    """A file that was not written to its end."""
-    return data[: len(data) // 2]
-
-
-def scribble(data: bytes) -> bytes:
-    """A file with a footer that is right, and rows that are not."""
-    footer = int.from_bytes(data[-8:-4], "little") + 8
-    return data[:4] + b"\xff" * (len(data) - footer - 4) + data[-footer:]
-
-
-@pytest.mark.parametrize("how", [cut, scribble])
+@pytest.mark.parametrize("how", [cut, scribble, flipped])
 @pytest.mark.parametrize(
     "table", ["gold_log_tails", "gold_log_manifests", "gold_log_chunks", "bronze_evm_logs", "gold_block_meta"]
 )
