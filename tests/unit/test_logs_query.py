@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainlake.errors import BadInput, BrokenPromise
-from chainlake.logs import packed, planner
+from chainlake.logs import packed, planner, rows
 from chainlake.logs.entries import Window
 from chainlake.logs.explain import BLOCK_FILTER, CHECK, INDEX
 from chainlake.logs.filter import LogFilter
@@ -192,6 +192,12 @@ def force_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Planner, "first_width", lambda self, plan, limit: plan.window.size if limit is None else 3)
 
 
+def force_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs are picked out of row groups as if many of each were wanted."""
+    monkeypatch.setattr(rows, "SOME_ROWS", 0)
+    monkeypatch.setattr(packed, "MANY_ROWS", 0)
+
+
 @dataclass(frozen=True)
 class Way:
     """Settings and patches under which all answers must be the same."""
@@ -211,7 +217,8 @@ WAYS = {
     "late check": Way(Settings(**ASKED), lambda monkeypatch: force_late_use(monkeypatch, CHECK)),
     "late check in runs": Way(Settings(**ASKED, log_bytes=0), lambda monkeypatch: force_late_use(monkeypatch, CHECK), 40),
     "block filter": Way(Settings(**ASKED), lambda monkeypatch: force_late_use(monkeypatch, BLOCK_FILTER)),
-    "many rows a group": Way(Settings(**ASKED), lambda monkeypatch: monkeypatch.setattr(packed, "MANY_ROWS", 0), 40),
+    "some rows a group": Way(Settings(**ASKED), lambda monkeypatch: monkeypatch.setattr(rows, "SOME_ROWS", 0), 40),
+    "many rows a group": Way(Settings(**ASKED), force_arrays, 40),
     "few candidates": Way(Settings(group_rows=1), filters=40),
     "windows": Way(Settings(**ASKED), force_windows),
     "short lists only": Way(Settings(**ASKED, max_or_terms=2, too_broad="scan")),
@@ -569,6 +576,16 @@ def test_a_file_that_cannot_be_read_is_named(damaged: LogsLake, table: str, how:
     for index in (planned(damaged), planned(damaged, log_bytes=0)):
         with pytest.raises(BrokenPromise, match=rf"^{table}/\S+\.parquet is damaged \(.+\): run lake verify, then lake restore"):
             index.query(LogFilter(every, **ALL))
+
+
+def test_a_log_that_is_there_in_place_of_another_is_noticed(damaged: LogsLake) -> None:
+    logs = damaged.visible(10**6)
+    places = [*range(len(logs))]
+    places[-2] = places[-3]
+    rewrite(damaged, "bronze_evm_logs", lambda rows: rows.take(pa.array(places)))
+    for index in (planned(damaged), planned(damaged, log_bytes=0)):
+        with pytest.raises(BrokenPromise, match=r"should have \d+ logs .* in bronze.evm_logs and has \d+"):
+            index.query(LogFilter((logs[-2].address,), **ALL))
 
 
 def test_logs_that_are_there_twice_are_noticed_past_the_cache(damaged: LogsLake) -> None:
