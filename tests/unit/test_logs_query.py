@@ -603,6 +603,10 @@ def test_two_values_of_one_stream_are_told_apart(plain: LogsLake, monkeypatch: p
     monkeypatch.setattr(planner, "streams_of", lambda kind, values: streams(kind, [HOT, *values]))
     answer = planned(plain).query(other)
     assert answer.logs.num_rows == len(plain.expected(other, 10**6)) < answer.explain.candidates
+    one, two = plain.blocks[3:5]
+    monkeypatch.setattr("chainlake.logs.blocks.streams_of", lambda kind, values: streams(kind, [one.hash, *values]))
+    found = [planned(plain).block_by_hash(name) for name in (two.hash, one.hash, b"?" * 32)]
+    assert [block and block.number for block in found] == [two.number, one.number, None]
 
 
 def test_merged_segments_are_read_instead_of_those_that_they_replace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
