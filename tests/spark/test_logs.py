@@ -151,6 +151,7 @@ def test_a_block_whose_bloom_is_wrong_stops_the_chain_there_and_the_blocks_befor
     full_lake.ingest(chain, "evm", str(write(tmp_path / "a.jsonl", lines)))
     done = full_lake.run_stage("bronze.logs", chains=chain)
     assert done["status"][0] == "degraded" and "block 8: the logsBloom" in done["error"][0]
+    assert "roll raw.logs back to 7, ingest again" in done["error"][0], "what is held is not taken again by itself"
     assert full_lake.table("bronze.evm_blocks", chain=chain).count() == 8
     lines[8]["block"]["logsBloom"] = good
     full_lake.rollback("raw.logs", chain, 7, why="its bloom was wrong")
@@ -188,25 +189,41 @@ def test_killed_in_every_phase_of_indexing_then_run_again(full_lake: Lake, home:
     assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
 
 
-def test_verify_finds_damaged_chunks_and_entries_and_logs_that_are_gone(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+def test_damaged_chunks_and_entries_and_logs_that_are_gone_are_found_by_verify_and_stop_what_builds_on_them(
+    full_lake: Lake, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     full_lake.ingest(chain, "evm", str(write(tmp_path / "a.jsonl", list(evm.blocks(12, seed=13, logs_per_block=500)))))
     run(full_lake, chain)
     assert full_lake.table("gold.log_chunks", chain=chain).count() > 0
     assert numbering_problems(full_lake, chain) == index_problems(full_lake, chain) == []
     store = full_lake.namespace.store
+    monkeypatch.setattr(MergeRun, "policy", MergePolicy(few=1))
     full_lake.spark.sql(f"DELETE FROM {store('gold.log_tails')} WHERE _chain = '{chain}' AND shiftright(stream, 60) = 6")
+    assert "gold.log_tails should have" in unmerged(full_lake, chain)
     (lost,) = index_problems(full_lake, chain)
     assert f"gold.logs of {chain}: streams of topic0_block hold 0 entries, expected" in lost
     other = "concat(substring(chunk, 1, length(chunk) - 2), X'5A5A')"
     full_lake.spark.sql(f"UPDATE {store('gold.log_chunks')} SET chunk = {other} WHERE _chain = '{chain}'")
     *damaged, last = index_problems(full_lake, chain)
     assert damaged and all(": checksum is 0x" in one for one in damaged) and last == lost
+    assert "is damaged: checksum is 0x" in unmerged(full_lake, chain)
     full_lake.spark.sql(f"DELETE FROM {store('gold.log_chunks')} WHERE _chain = '{chain}'")
     gone = "\n".join(index_problems(full_lake, chain))
     assert "is listed but not there" in gone and "streams of topic0 hold" in gone
     full_lake.spark.sql(f"DELETE FROM {store('bronze.evm_logs')} WHERE _chain = '{chain}' AND block_number = 3 AND log_index = 0")
     (short,) = numbering_problems(full_lake, chain)
     assert short.startswith(f"block 3 of {chain}: it should have ")
+    full_lake.rollback("gold.logs", chain, -1, why="to be indexed again")
+    done = full_lake.run_stage("gold.logs", chains=chain)
+    assert done["status"][0] == "degraded" and "which should have" in done["error"][0], "an index that lacks a log would hide it"
+
+
+def unmerged(lake: Lake, chain: str) -> str:
+    """Why a merge of damaged segments stops. It is resumed for the next try."""
+    done = lake.run_stage("gold.log_merges", chains=chain)
+    assert done["status"][0] == "degraded" and done["commits"][0] == done["rollbacks"][0] == 0
+    lake.health.resume("gold.log_merges", chain, "to try again")
+    return str(done["error"][0])
 
 
 def test_blocks_given_one_by_one(full_lake: Lake, home: Home, chain: str) -> None:

@@ -1,12 +1,14 @@
 """Blocks that a program gives one by one, over a lake that only remembers what it was asked to do."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from chainlake.demo import evm
-from chainlake.errors import Degraded
+from chainlake.errors import BadInput, Degraded
 from chainlake.lake.visibility import LedgerView
 from chainlake.logs import ingest_finalized_block
 from tests.unit.logs_lake import LogsLake
@@ -73,3 +75,15 @@ def test_a_known_block_of_a_chain_that_stopped_is_no_success(crashed: Crashed) -
     crashed.stopped = {"bronze.logs"}
     with pytest.raises(Degraded, match=r"bronze.logs"):
         ingest_finalized_block(LINE, chain="main", lake=crashed)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["../../outside", "a/b", ".."])
+def test_a_name_that_is_none_never_becomes_a_file(crashed: Crashed, tmp_path: Path, name: str) -> None:
+    outside = tmp_path / "outside.jsonl"
+    outside.write_text("what somebody else keeps here")
+    (tmp_path / "home" / "given").mkdir(parents=True)
+    crashed.chains = crashed.catalog = SimpleNamespace(all=dict, location=tmp_path / "home" / "warehouse")  # type: ignore[attr-defined]
+    crashed.view = LedgerView(())
+    with pytest.raises(BadInput):
+        ingest_finalized_block(LINE, chain=name, lake=crashed)  # type: ignore[arg-type]
+    assert outside.read_text() == "what somebody else keeps here" and list(tmp_path.glob("**/*.jsonl")) == [outside]

@@ -19,7 +19,7 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, Unavailable
 from chainlake.lake.visibility import ADVANCE, ROLLBACK, Commit, History
 from chainlake.logs.codec import values_of
 from chainlake.logs.entries import Postings, Refs, Window, clipped, common, count, entries_of, numbers
@@ -33,6 +33,7 @@ from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.row_groups import Footer, holding
 from chainlake.serve.table_log import DataFile, TableLog
 from chainlake.serve.visible import HIGHEST, LOWEST, Limits, select
+from tests.unit.damaged_files import cut, flipped, scribble
 from tests.unit.ledger_model import moment
 from tests.unit.logs_lake import LogsLake
 
@@ -91,6 +92,16 @@ def test_a_checkpoint_that_cannot_be_read_is_an_error_and_no_empty_table(tmp_pat
     shutil.move(next(log_dir.glob("*.parquet")), log_dir / "00000000000000000000.checkpoint.0a-b.parquet")
     (log_dir / "00000000000000000000.json").unlink()
     with pytest.raises(BadInput, match="make a classic checkpoint"):
+        TableLog(tmp_path).refresh()
+
+
+@pytest.mark.parametrize("how", [cut, scribble, flipped])
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, how: Callable[[bytes], bytes]) -> None:
+    append(tmp_path, 1)
+    DeltaTable(str(tmp_path)).create_checkpoint()
+    (checkpoint,) = (tmp_path / "_delta_log").glob("*.parquet")
+    checkpoint.write_bytes(how(checkpoint.read_bytes()))
+    with pytest.raises(Unavailable, match=r"checkpoint\.parquet cannot be read \(.+\): see Repairing in docs/operations.md"):
         TableLog(tmp_path).refresh()
 
 

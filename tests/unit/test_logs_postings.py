@@ -13,14 +13,18 @@ from hypothesis import strategies as st
 from chainlake.logs import postings
 from chainlake.logs.postings import (
     ROWS,
+    SIGNATURES,
     STREAMS,
+    TALLY,
     packed_rows,
     part_of,
+    route_blocks,
     route_chunks,
     route_logs,
     route_rows,
     route_tails,
     seal_part,
+    tallied,
 )
 from chainlake.logs.seal import Sealing, seal, seal_all
 from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, Kind, stream_of
@@ -103,9 +107,9 @@ def test_logs_also_tell_which_signatures_each_block_has(logs: list[tuple[int, by
     whole = pa.Table.from_batches(plain).append_column("block_number", pa.array([block for _, _, block in logs], pa.int64()))
     whole = whole.append_column("topic0", pa.array([topic0 for _, topic0, _ in logs], pa.binary()))
     batches = whole.combine_chunks().to_batches(max_chunksize=size)
-    found = pa.Table.from_batches(route_logs(batches, parts)) if any(streams) else pa.table({"part": pa.array([], pa.int32())})
+    found = pa.Table.from_batches(route_logs(batches, parts))
     counted: Counter[tuple[bytes, int]] = Counter()
-    for row in (r for b in packed_rows(found.filter(pc.less(found["part"], 0)).to_batches()) for r in b.to_pylist()):
+    for row in (r for b in packed_rows(found.filter(pc.equal(found["part"], SIGNATURES)).to_batches()) for r in b.to_pylist()):
         counted[row["topic0"], row["block_number"]] += row["count"]
     assert counted == Counter((topic0, block) for _, topic0, block in logs if topic0 is not None)
     blocks = [(block, 0, 0, stream_of(Kind.TOPIC0_BLOCK, topic0), 0, 0) for topic0, block in counted]
@@ -113,6 +117,40 @@ def test_logs_also_tell_which_signatures_each_block_has(logs: list[tuple[int, by
     assert in_order(sealed(found.filter(pc.greater_equal(found["part"], 0)).to_batches(), parts)) == in_order(
         sealed(expected, parts)
     )
+
+
+def told(bundles: list[pa.RecordBatch]) -> tuple[Counter[str], str | None]:
+    """What tasks counted, of which several work side by side."""
+    return tallied(row["entries"] for batch in bundles for row in batch.to_pylist() if row["part"] == TALLY)
+
+
+def test_all_that_is_routed_is_counted() -> None:
+    rows = frames([(number, 0, stream_of(Kind.TOPIC0, b"a" * 32), 0, 0, 0) for number in range(70)], 20)
+    blocks = [batch.append_column("log_count", pa.array([3] * batch.num_rows, pa.int32())) for batch in rows]
+    topic0s = [pa.array([b"a" * 32] * batch.num_rows) for batch in rows]
+    logs = [
+        batch.append_column("block_number", batch.column("id")).append_column("topic0", topic0)
+        for batch, topic0 in zip(rows, topic0s, strict=True)
+    ]
+    assert told([*route_logs(logs[:2], 3), *route_logs(logs[2:], 3), *route_blocks(blocks, 3)]) == (
+        {"logs": 70, "blocks": 70, "expected_logs": 210},
+        None,
+    )
+    assert told([*route_logs([], 3), *route_blocks([], 3)]) == ({}, None)
+    made = FEW(np.full(12, 7, np.int64), np.arange(12))
+    assert told([*route_tails([made.tails], 2), *route_chunks([made.chunks], 2)]) == ({"tails": 1, "chunks": 2}, None)
+
+
+def test_a_damaged_chunk_is_told_by_name_and_the_others_are_routed() -> None:
+    made = FEW(np.full(15, 7, np.int64), np.arange(15)).chunks
+    good = made.column("chunk").to_pylist()
+    bad = [good[0], good[1][:-1] + b"?", good[2]]
+    bundles = list(route_chunks([made.set_column(made.schema.get_field_index("chunk"), "chunk", pa.array(bad, pa.binary()))], 1))
+    counts, damage = told(bundles)
+    assert counts == {"chunks": 3} and damage is not None
+    assert damage.startswith("chunk 5 of stream 0x0000000000000007 is damaged: checksum is 0x")
+    entries = np.frombuffer(next(row["entries"] for batch in bundles for row in batch.to_pylist() if row["part"] == 0), np.int64)
+    assert entries[len(entries) // 2 :].tolist() == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
 
 
 def test_parts_are_ranges_of_streams_of_about_the_same_weight() -> None:

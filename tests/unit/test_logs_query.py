@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chainlake.errors import BadInput, BrokenPromise
-from chainlake.logs import packed, planner
+from chainlake.logs import packed, planner, rows
 from chainlake.logs.entries import Window
 from chainlake.logs.explain import BLOCK_FILTER, CHECK, INDEX
 from chainlake.logs.filter import LogFilter
@@ -25,6 +26,7 @@ from chainlake.logs.planner import Planner, windows
 from chainlake.logs.python_rows import python_rows
 from chainlake.logs.query import Answer, BlockNotFound, CorruptChunk, LogIndex, QueryTimedOut, QueryTooBroad, Settings
 from chainlake.logs.snapshot import BRONZE, GOLD, MERGES, RAW
+from tests.unit.damaged_files import cut, flipped, scribble
 from tests.unit.logs_lake import Log, LogsLake
 
 NO_CACHE = {f"{kind}_bytes": 0 for kind in ("log", "block", "tail", "manifest", "chunk_group", "chunk")}
@@ -190,6 +192,12 @@ def force_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Planner, "first_width", lambda self, plan, limit: plan.window.size if limit is None else 3)
 
 
+def force_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Logs are picked out of row groups as if many of each were wanted."""
+    monkeypatch.setattr(rows, "SOME_ROWS", 0)
+    monkeypatch.setattr(packed, "MANY_ROWS", 0)
+
+
 @dataclass(frozen=True)
 class Way:
     """Settings and patches under which all answers must be the same."""
@@ -209,7 +217,8 @@ WAYS = {
     "late check": Way(Settings(**ASKED), lambda monkeypatch: force_late_use(monkeypatch, CHECK)),
     "late check in runs": Way(Settings(**ASKED, log_bytes=0), lambda monkeypatch: force_late_use(monkeypatch, CHECK), 40),
     "block filter": Way(Settings(**ASKED), lambda monkeypatch: force_late_use(monkeypatch, BLOCK_FILTER)),
-    "many rows a group": Way(Settings(**ASKED), lambda monkeypatch: monkeypatch.setattr(packed, "MANY_ROWS", 0), 40),
+    "some rows a group": Way(Settings(**ASKED), lambda monkeypatch: monkeypatch.setattr(rows, "SOME_ROWS", 0), 40),
+    "many rows a group": Way(Settings(**ASKED), force_arrays, 40),
     "few candidates": Way(Settings(group_rows=1), filters=40),
     "windows": Way(Settings(**ASKED), force_windows),
     "short lists only": Way(Settings(**ASKED, max_or_terms=2, too_broad="scan")),
@@ -313,6 +322,10 @@ def test_the_rarest_clause_comes_first_and_estimates_are_close(plain: LogsLake) 
     ordered = sorted(explain.clauses, key=lambda clause: clause.order or 0)
     assert [clause.order for clause in ordered] == [1, 2, 3] and ordered[0].field == "topic1"
     assert [clause.estimate for clause in ordered] == sorted(clause.estimate or 0 for clause in ordered)
+    rare_address = b"address-%012d" % 40
+    turned = planned(plain).query(LogFilter((rare_address,), ((), (b"topic1-%025d" % 0,)), **ALL)).explain
+    orders = {clause.field: clause.order for clause in turned.clauses}
+    assert orders == {"address": 1, "topic1": 2}, "the counts decide, not the kind of clause"
     for clause, wanted in (("address", LogFilter((HOT,), **ALL)), ("topic0", LogFilter((), ((SIGNATURE,),), **ALL))):
         (report,) = (one for one in explain.clauses if one.field == clause)
         assert report.estimate == len(plain.expected(wanted, 10**6))
@@ -347,10 +360,11 @@ def test_a_value_that_does_not_occur_ends_the_query_at_once(plain: LogsLake) -> 
 
 
 def test_only_chunks_near_the_range_and_the_candidates_are_read(plain: LogsLake) -> None:
-    wide = planned(plain).query(LogFilter((HOT,), **ALL)).explain
+    wide = planned(plain).query(LogFilter((HOT,), from_block=plain.first, to_block=plain.first + 20)).explain
     narrow = planned(plain).query(LogFilter((HOT,), from_block=plain.first + 8, to_block=plain.first + 9)).explain
-    assert 0 < narrow.chunks_read < wide.chunks_read and narrow.results < wide.results
-    rare = planned(plain).query(LogFilter((HOT,), ((), (RARE,)), **ALL)).explain
+    assert wide.segments == narrow.segments == 1
+    assert 0 < narrow.chunks_read <= narrow.results // 5 + 2 < wide.chunks_read, "chunks of five entries, and one at either end"
+    rare = planned(plain).query(LogFilter((HOT,), ((), (RARE,)), from_block=plain.first, to_block=plain.first + 20)).explain
     assert rare.chunks_read < wide.chunks_read
 
 
@@ -500,8 +514,6 @@ def test_wildcards_still_ask_for_as_many_topics(plain: LogsLake) -> None:
 
 def rewrite(lake: LogsLake, table: str, change: Callable[[pa.Table], pa.Table]) -> None:
     """Change the files of a table behind Delta's back."""
-    import pyarrow.parquet as pq
-
     for path in (lake.home / "warehouse" / "store" / table).glob("*.parquet"):
         pq.write_table(change(pq.read_table(path)), path, row_group_size=lake.group_rows)
 
@@ -553,18 +565,7 @@ def test_logs_and_blocks_that_are_missing_are_noticed(damaged: LogsLake) -> None
         planned(damaged).snapshot()
 
 
-def cut(data: bytes) -> bytes:
-    """A file that was not written to its end."""
-    return data[: len(data) // 2]
-
-
-def scribble(data: bytes) -> bytes:
-    """A file with a footer that is right, and rows that are not."""
-    footer = int.from_bytes(data[-8:-4], "little") + 8
-    return data[:4] + b"\xff" * (len(data) - footer - 4) + data[-footer:]
-
-
-@pytest.mark.parametrize("how", [cut, scribble])
+@pytest.mark.parametrize("how", [cut, scribble, flipped])
 @pytest.mark.parametrize(
     "table", ["gold_log_tails", "gold_log_manifests", "gold_log_chunks", "bronze_evm_logs", "gold_block_meta"]
 )
@@ -575,6 +576,16 @@ def test_a_file_that_cannot_be_read_is_named(damaged: LogsLake, table: str, how:
     for index in (planned(damaged), planned(damaged, log_bytes=0)):
         with pytest.raises(BrokenPromise, match=rf"^{table}/\S+\.parquet is damaged \(.+\): run lake verify, then lake restore"):
             index.query(LogFilter(every, **ALL))
+
+
+def test_a_log_that_is_there_in_place_of_another_is_noticed(damaged: LogsLake) -> None:
+    logs = damaged.visible(10**6)
+    places = [*range(len(logs))]
+    places[-2] = places[-3]
+    rewrite(damaged, "bronze_evm_logs", lambda rows: rows.take(pa.array(places)))
+    for index in (planned(damaged), planned(damaged, log_bytes=0)):
+        with pytest.raises(BrokenPromise, match=r"should have \d+ logs .* in bronze.evm_logs and has \d+"):
+            index.query(LogFilter((logs[-2].address,), **ALL))
 
 
 def test_logs_that_are_there_twice_are_noticed_past_the_cache(damaged: LogsLake) -> None:
@@ -592,6 +603,10 @@ def test_two_values_of_one_stream_are_told_apart(plain: LogsLake, monkeypatch: p
     monkeypatch.setattr(planner, "streams_of", lambda kind, values: streams(kind, [HOT, *values]))
     answer = planned(plain).query(other)
     assert answer.logs.num_rows == len(plain.expected(other, 10**6)) < answer.explain.candidates
+    one, two = plain.blocks[3:5]
+    monkeypatch.setattr("chainlake.logs.blocks.streams_of", lambda kind, values: streams(kind, [one.hash, *values]))
+    found = [planned(plain).block_by_hash(name) for name in (two.hash, one.hash, b"?" * 32)]
+    assert [block and block.number for block in found] == [two.number, one.number, None]
 
 
 def test_merged_segments_are_read_instead_of_those_that_they_replace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

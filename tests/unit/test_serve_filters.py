@@ -1,12 +1,18 @@
 """Installed filters: each new log is reported once, and none is lost."""
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from chainlake.logs.filter import Criteria, Limits, RpcError
-from chainlake.serve.filters import FilterTable, Installed
+from chainlake.serve.engine import Found
+from chainlake.serve.filters import FilterMethods, FilterTable, Installed
+from chainlake.serve.methods import Note, Raw
 from chainlake.serve.pool import CLIENT
+from chainlake.serve.queries import Queries
+from chainlake.serve.settings import Settings
 from tests.unit.serve_memory import Caller, MemoryEngine, make_blocks, make_caller
 
 BLOCKS = make_blocks(20)
@@ -167,9 +173,25 @@ def test_filters_belong_to_the_client_that_asked_for_them() -> None:
     CLIENT.set("")
 
 
+class Overtaken(MemoryEngine):
+    """While it looks for one caller, another asks the same and is answered."""
+
+    meanwhile: Callable[[], None] | None = None
+
+    def query(self, *given: Any, **options: Any) -> Found:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        return super().query(*given, **options)
+
+
 def test_two_callers_at_the_same_time_get_each_log_once() -> None:
-    table = FilterTable(2, 300)
-    before = Installed(Criteria(), (1, 1), BLOCKS[1].block)
-    name = table.install(before)
-    assert table.update(name, before, Installed(Criteria(), (2, 1), BLOCKS[2].block))
-    assert not table.update(name, before, Installed(Criteria(), (2, 1), BLOCKS[2].block))
+    engine = Overtaken(BLOCKS[:5])
+    made = FilterMethods(Queries(engine, Settings()), FilterTable(2, 300)).methods()
+    run = {method.name: method.run for method in made}
+    name = run["eth_newFilter"](Note("0"), Criteria())
+    engine.advance(BLOCKS[5:9])
+    answers: list[Any] = []
+    engine.meanwhile = lambda: answers.append(run["eth_getFilterChanges"](Note("2"), name))
+    answers.append(run["eth_getFilterChanges"](Note("1"), name))
+    assert [json.loads(one.text) if isinstance(one, Raw) else one for one in answers] == [logs_of(5, 8), []]

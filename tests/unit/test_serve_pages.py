@@ -132,6 +132,8 @@ def test_an_ascending_scan_goes_on_when_only_blocks_to_come_were_replaced() -> N
     page = caller.result("lake_getLogsPage", ALL, {"limit": 5})
     assert int(page["cursorBlock"]["number"], 16) < 6
     engine.rollback(6)
+    refused = caller.error("lake_getLogsPage", ALL, {"cursor": page["nextCursor"]})
+    assert refused == (-32000, "block 11 of the cursor was rolled back: start again without it"), "its range is not there now"
     again = make_blocks(9, 7, seed=2, parent=BLOCKS[6].block.hash)
     engine.advance(again)
     rest = caller.result("lake_getLogsPage", ALL, {"cursor": page["nextCursor"]})

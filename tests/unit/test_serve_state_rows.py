@@ -18,8 +18,8 @@ from chainlake.serve.embedded import EmbeddedLake, LedgerReader
 from chainlake.serve.scan_rows import state_rows
 from chainlake.serve.state_rows import StateReader, _newest, _places
 from tests.unit.control_tables import commit_row, made_lake
+from tests.unit.damaged_files import cut, flipped, scribble
 from tests.unit.shards_lake import AT
-from tests.unit.test_logs_query import cut, scribble
 
 CHUNKS = ([], [[]], [[b"a", b"b"]], [[b"a"], [], [b"c", b"a"]])
 IMAGES = st.dictionaries(st.tuples(st.sampled_from([b"a", b"b", b""]), st.integers(0, 2), st.integers(0, 9)), st.none())
@@ -81,7 +81,7 @@ def test_what_was_found_at_the_last_block_of_a_file_is_not_looked_for_in_it(
     assert asked(2, b"a", b"c") == ({b"a": 10, b"c": 30}, 1), "the first file had not been opened before"
 
 
-@pytest.mark.parametrize("how", [cut, scribble])
+@pytest.mark.parametrize("how", [cut, scribble, flipped])
 def test_a_file_that_cannot_be_read_is_named_whoever_reads_it(tmp_path: Path, how: Callable[[bytes], bytes]) -> None:
     rows = {"key": [b"a"] * 99, "value": range(99), "_height": [1] * 99, "_commit": [1] * 99, "_chain": ["c"] * 99}
     columns = pa.table({**rows, "_deleted": [False] * 99})

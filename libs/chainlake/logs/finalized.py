@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from chainlake.encoding import short
 from chainlake.errors import BadInput, BrokenPromise, Degraded
+from chainlake.lake.chains import check_name
 from chainlake.lake.home import home_path
 from chainlake.logs.block_rows import wrong_with
 from chainlake.logs.filter import Bounds, Limits, LogFilter, RpcError, parse_filter
@@ -65,6 +66,7 @@ def ingest_finalized_block(block: Mapping[str, Any], *, chain: str | None = None
 
     lake = lake or open_lake()
     chain = chain or _only_chain({name: {"kind": one.kind} for name, one in lake.chains.all().items()})
+    check_name(chain)  # before it names a file
     line = json.dumps(block, separators=(",", ":")).encode()
     given = parse_line(line, "given", 0)
     known = _is_known(lake, chain, given)

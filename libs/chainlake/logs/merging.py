@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from chainlake.errors import BrokenPromise
 from chainlake.lake.clock import now
 from chainlake.lake.runner import LaneRun, Timings
 from chainlake.lake.stage import Batch
@@ -23,17 +24,22 @@ class MergeRun(LaneRun):
         return self.available()
 
     def advance(self, ranges: Mapping[str, tuple[int, int]], timings: Timings) -> None:
-        """Take back what is merged again, pass over what is large, merge the rest."""
+        """Merge, take back what was merged again, pass over what is large. Segments that are damaged are not merged: what was
+        merged of them before stays."""
         for chain, merge in self.merges.items():
+            batch = Batch(self.lake.spark, self.snapshot(), {chain: (merge.base, merge.height)}, self.options)
+            try:
+                with timings.phase("transform"):
+                    output = merge_segments(batch)
+            except BrokenPromise as error:
+                self.degrade(error, [chain], timings)
+                continue
             if merge.back_to is not None:
                 self.roll_back({chain: (merge.back_to, "to be merged again, with what came after it")})
             head = self.head(chain)
             at = head.height if head else self._first(chain)
-            batch = Batch(self.lake.spark, self.snapshot(), {chain: (merge.base, merge.height)}, self.options)
             if at < merge.base:
                 self.write({chain: (at, merge.base)}, nothing_merged(batch), {chain: self.hash_at(chain, merge.base)}, Timings())
-            with timings.phase("transform"):
-                output = merge_segments(batch)
             self.write({chain: (merge.base, merge.height)}, output, {chain: self.hash_at(chain, merge.height)}, timings)
 
     def _next(self, chain: str) -> Merge | None:

@@ -28,7 +28,8 @@ def bronze(batch: Batch) -> Output:
     blocks = check_blocks(headers.toArrow(), found, first)
     if blocks.wrong is not None:
         height, error = blocks.wrong
-        raise BrokenPromise(f"{chain}: {error}; see what the source sends, then resume", height=height)
+        again = f"mend the source, roll raw.logs back to {height - 1}, ingest again, then resume bronze.logs"
+        raise BrokenPromise(f"{chain}: {error}: {again}", height=height)
     roots = {chain: {NEXT_LOG_ID: blocks.next_log_id.to_bytes(8, "big")}}
     kernel = {"_chain": F.lit(chain), "block_number": F.col("_height")}
     tables = {

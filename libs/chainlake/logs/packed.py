@@ -40,11 +40,12 @@ RECORD = np.dtype(
         *((name, "<i4") for name in INTS),
     ]
 )
-PLAIN = np.dtype((np.void, RECORD.itemsize))
+WIDTH = RECORD.itemsize
+PLAIN = np.dtype((np.void, WIDTH))
 MOST_DATA = (1 << 31) - 1
 """Bytes that one array of binary values can hold."""
 MANY_ROWS = 32
-"""Rows per group from which on Arrow picks them faster than Python."""
+"""Rows per group from which on Arrow picks data faster than Python."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,8 @@ class PackedLogs:
     """Where the data of each log starts, and where that of the last one ends."""
     held: memoryview
     """All data, one after the other."""
+    written: memoryview
+    """All records, one after the other."""
     first: int | None
     """The first id if all ids follow each other, as they nearly always do."""
 
@@ -86,9 +89,9 @@ def pack(rows: pa.Table) -> PackedLogs:
         present = records["topic_count"] > TOPICS.index(name) if name in TOPICS else np.ones(len(records), np.bool_)
         records[name][slice(None) if present.all() else present] = _words(one_chunk(rows[name]), name, present)
     ids, data = np.ascontiguousarray(records["log_id"]), one_chunk(rows["data"])
-    dense = len(ids) and ids[-1] - ids[0] + 1 == len(ids)
-    held = memoryview(data.buffers()[2] or b"")
-    return PackedLogs(ids, records.view(PLAIN), data, offsets(data).data, held, int(ids[0]) if dense else None)
+    dense = len(ids) and (ids[1:] == ids[:-1] + 1).all()
+    held, written = memoryview(data.buffers()[2] or b""), records.view(np.uint8).data
+    return PackedLogs(ids, records.view(PLAIN), data, offsets(data).data, held, written, int(ids[0]) if dense else None)
 
 
 def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:
@@ -104,21 +107,41 @@ def records_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> Records:
 
 
 def data_at(parts: Sequence[tuple[PackedLogs, Longs]]) -> list[pa.Array]:
-    """The data at some places of several groups, one after the other. Few rows of many groups are joined as bytes."""
-    rows = sum(len(places) for _, places in parts)
-    if rows >= MANY_ROWS * len(parts):
+    """The data at some places of several groups, one after the other."""
+    if sum(len(places) for _, places in parts) >= MANY_ROWS * len(parts):
         return [_slice_or_take(group.data, places) for group, places in parts]
-    pieces: list[memoryview] = []
+    data: list[memoryview] = []
     for group, places in parts:
         edges, held = group.edges, group.held
-        pieces += [held[edges[place] : edges[place + 1]] for place in places.tolist()]
-    ends = np.zeros(rows + 1, np.int64)
-    ends[1:] = [len(piece) for piece in pieces]
+        data += [held[edges[place] : edges[place + 1]] for place in places.tolist()]
+    return joined(data)
+
+
+def few_of(groups: Sequence[PackedLogs], ids: Sequence[Sequence[int]]) -> tuple[Records, list[memoryview]]:
+    """Records and data of the logs with some ids, as many as there are, of groups whose ids follow each other. Where it is one or
+    two of each group, to join their bytes takes less than to begin an operation on arrays."""
+    records: list[memoryview] = []
+    data: list[memoryview] = []
+    for group, wanted in zip(groups, ids, strict=True):
+        first, count, written, held, edges = group.first or 0, len(group.ids), group.written, group.held, group.edges
+        for number in wanted:
+            place = number - first
+            if 0 <= place < count:
+                records.append(written[place * WIDTH : (place + 1) * WIDTH])
+                data.append(held[edges[place] : edges[place + 1]])
+    return np.frombuffer(b"".join(records), RECORD), data
+
+
+def joined(data: Sequence[memoryview]) -> list[pa.Array]:
+    """Pieces of data as one array, or as many as they need."""
+    ends = np.zeros(len(data) + 1, np.int64)
+    ends[1:] = [len(piece) for piece in data]
     np.cumsum(ends, out=ends)
     if ends[-1] > MOST_DATA:
-        return [_slice_or_take(group.data, places) for group, places in parts]
-    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(pieces))]
-    return [pa.Array.from_buffers(pa.binary(), rows, buffers)]
+        half = len(data) // 2
+        return joined(data[:half]) + joined(data[half:])
+    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(data))]
+    return [pa.Array.from_buffers(pa.binary(), len(data), buffers)]
 
 
 def _slice_or_take(data: pa.Array, places: Longs) -> pa.Array:

@@ -2,17 +2,21 @@
 millions of small rows.
 
 `route_*` turn rows into bundles for the parts of a segment; `seal_part` takes all bundles of a part and makes its rows, which are
-packed until the table that they belong to is written: `packed_rows` unpacks them.
+packed until the table that they belong to is written: `packed_rows` unpacks them. What is routed is counted as well, and damage
+is told: a segment stands for all of its logs, and one that was made of fewer would hide that some are missing.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from chainlake.logs.codec import decode_chunk, values_of
+from chainlake.encoding import to_hex
+from chainlake.logs.codec import BadChunk, decode_chunk, values_of
 from chainlake.logs.packing import packed, unpacked
 from chainlake.logs.seal import Sealed
 from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, LOCAL_BITS, Kind, Longs
@@ -20,8 +24,8 @@ from chainlake.logs.streams import HASH_MASK, KIND_SHIFT, LOCAL_BITS, Kind, Long
 WEIGHTS = (0.0, 1.0, 1.0, 0.9, 0.65, 0.15, 0.15, 0.01)
 """Entries that a log has, by kind of stream; rounded from mainnet."""
 STREAMS = ("s1", "s2", "s3", "s4", "s5")
-NO_PART = -1
-"""Of bundles that hold signatures by block, packed, and no entries: see `topic0`."""
+SIGNATURES, TALLY = -1, -2
+"""Parts of bundles that hold no entries: signatures by block, packed (see `topic0`), and what a task counted (see `tallied`)."""
 BUNDLES = "part int, entries binary"
 SEALED = "kind string, rows binary"
 ROWS = {
@@ -85,10 +89,26 @@ def route_rows(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.Rec
     yield from router.finish()
 
 
+def route_blocks(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.RecordBatch]:
+    """The same of blocks, which also tell their `log_count`. Counts blocks, and the logs that they should have."""
+    counts: Counter[str] = Counter()
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            counts.update(blocks=batch.num_rows, expected_logs=int(batch.column("log_count").to_numpy().sum()))
+            yield batch
+
+    yield from route_rows(counted(), parts)
+    yield _tally(counts)
+
+
 def route_logs(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.RecordBatch]:
-    """The same of logs, which also tell their `block_number` and `topic0`: besides, bundles of signatures by block."""
+    """The same of logs, which also tell their `block_number` and `topic0`: besides, bundles of signatures by block.
+    Counts logs."""
+    logs = 0
     router = Router(parts)
     for batch in batches:
+        logs += batch.num_rows
         yield from _add_rows(router, batch)
         first, counts = _signatures(batch)
         if len(first):
@@ -96,8 +116,9 @@ def route_logs(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.Rec
             yield from router.add(int(Kind.TOPIC0_BLOCK) << KIND_SHIFT | streams & HASH_MASK, blocks)
             found = [batch.column("topic0").take(pa.array(first)), pa.array(blocks), pa.array(counts.astype(np.int32))]
             rows = packed(pa.record_batch(found, ["topic0", "block_number", "count"]))
-            yield pa.record_batch([pa.array([NO_PART], pa.int32()), pa.array([rows], pa.binary())], schema=_BUNDLES_ARROW)
+            yield _bundle(SIGNATURES, rows)
     yield from router.finish()
+    yield _tally({"logs": logs})
 
 
 def _add_rows(router: Router, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -123,25 +144,51 @@ def _signatures(batch: pa.RecordBatch) -> tuple[Longs, Longs]:
 
 
 def route_tails(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.RecordBatch]:
-    """Bundles of rows `stream, shard, locals`."""
+    """Bundles of rows `stream, shard, locals`. Counts tails."""
+    tails = 0
     router = Router(parts)
     for batch in batches:
+        tails += batch.num_rows
         found: pa.ListArray = batch.column("locals")
         counts = np.diff(found.offsets.to_numpy())
         shards = np.repeat(_longs(batch, "shard"), counts)
         ids = found.flatten().to_numpy().astype(np.int64) + (shards << LOCAL_BITS)
         yield from router.add(np.repeat(_longs(batch, "stream"), counts), ids)
     yield from router.finish()
+    yield _tally({"tails": tails})
 
 
 def route_chunks(batches: Iterable[pa.RecordBatch], parts: int) -> Iterator[pa.RecordBatch]:
-    """Bundles of rows `stream, shard, chunk`."""
+    """Bundles of rows `stream, shard, chunk_seq, chunk`. Counts chunks, and names one that is damaged."""
+    chunks, damage = 0, None
     router = Router(parts)
+    names = ("stream", "shard", "chunk_seq", "chunk")
     for batch in batches:
-        for stream, shard, chunk in zip(*(batch.column(n).to_pylist() for n in ("stream", "shard", "chunk")), strict=True):
-            ids = values_of(decode_chunk(chunk).bitmap).astype(np.int64) + (shard << LOCAL_BITS)
+        chunks += batch.num_rows
+        for stream, shard, seq, chunk in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+            try:
+                ids = values_of(decode_chunk(chunk).bitmap).astype(np.int64) + (shard << LOCAL_BITS)
+            except BadChunk as error:
+                damage = f"chunk {seq} of stream {to_hex(stream.to_bytes(8, 'big'))} is damaged: {error}"
+                continue
             yield from router.add(np.full(len(ids), stream, np.int64), ids)
     yield from router.finish()
+    yield _tally({"chunks": chunks}, damage)
+
+
+def tallied(bundles: Iterable[bytes]) -> tuple[Counter[str], str | None]:
+    """What all tasks counted together, and the damage that one of them met, if one did."""
+    told = [json.loads(one) for one in bundles]
+    counts: Counter[str] = sum((Counter(one["counts"]) for one in told), Counter())
+    return counts, next((one["damage"] for one in told if one["damage"]), None)
+
+
+def _tally(counts: Mapping[str, int], damage: str | None = None) -> pa.RecordBatch:
+    return _bundle(TALLY, json.dumps({"counts": counts, "damage": damage}).encode())
+
+
+def _bundle(part: int, data: bytes) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([part], pa.int32()), pa.array([data], pa.binary())], schema=_BUNDLES_ARROW)
 
 
 def seal_part(batches: Iterable[pa.RecordBatch], seal: Callable[[Longs, Longs], Sealed]) -> Iterator[pa.RecordBatch]:

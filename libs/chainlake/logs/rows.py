@@ -8,7 +8,7 @@ read them, and pays only for those that are asked for again.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import compress, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 from chainlake.errors import BrokenPromise
 from chainlake.logs.entries import Window
 from chainlake.logs.match import Matcher
-from chainlake.logs.packed import SCHEMA, PackedLogs, data_at, pack, records_at, unpack
+from chainlake.logs.packed import SCHEMA, PackedLogs, data_at, few_of, joined, pack, records_at, unpack
 from chainlake.logs.settings import Settings
 from chainlake.logs.snapshot import LOGS, IndexSnapshot
 from chainlake.serve.arrays import Longs, longs, to_arrow, to_arrow_flags
@@ -31,6 +31,8 @@ USUAL_LOG_BYTES = 320
 CACHED_SHARE = 0.5
 """A query may fill at most this share of the cache."""
 SHORT_RUN, LONGEST_RUN = 4, 32
+SOME_ROWS = 4
+"""Rows per row group from which on operations on arrays pick them faster than Python does one by one."""
 PASSED_BY = 1 << 17
 """Row groups of which it is remembered that a query read them and did not keep them."""
 
@@ -73,7 +75,7 @@ class LogReader:
         kept = self._worth_keeping(hits) if keep else self._at_hand(hits)
         near = [hit for hit, here in zip(hits, kept, strict=True) if here]
         groups = self._kept(near, reads)
-        found = [_matching([(g, g.places(ids[hit.start : hit.end])) for hit, g in zip(near, groups, strict=True)], matcher)]
+        found = [_wanted(ids, near, groups, matcher)]
         runs = _runs(hit for hit, here in zip(hits, kept, strict=True) if not here)
         found += self._from_runs(
             runs, lambda run, seen: _places(seen, ids[run[0].start : max(h.end for h in run)]), matcher, sure, reads
@@ -190,6 +192,20 @@ class LogReader:
 def reversed_rows(rows: pa.Table) -> pa.Table:
     """The last row first."""
     return rows.take(to_arrow(np.arange(rows.num_rows)[::-1])) if rows.num_rows > 1 else rows
+
+
+def _wanted(ids: Longs, hits: Sequence[Hit], groups: Sequence[PackedLogs], matcher: Matcher) -> Found:
+    """The rows with the wanted ids that match."""
+    if len(ids) >= SOME_ROWS * len(hits) or any([group.first is None for group in groups]):
+        return _matching([(g, g.places(ids[hit.start : hit.end])) for hit, g in zip(hits, groups, strict=True)], matcher)
+    numbers = ids.tolist()
+    records, data = few_of(groups, [numbers[hit.start : hit.end] for hit in hits])
+    flags = matcher.fits(records)
+    if not flags.any():
+        return NOTHING, len(records)
+    if flags.all():
+        return unpack(records, joined(data)), len(records)
+    return unpack(records[flags], joined(list(compress(data, flags.tolist())))), len(records)
 
 
 def _matching(parts: Iterable[tuple[PackedLogs, Longs]], matcher: Matcher) -> Found:

@@ -4,25 +4,29 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from chainlake.errors import BrokenPromise
 from chainlake.lake.session import settings
 from chainlake.lake.stage import SMALL_ROWS, Batch, Output
 from chainlake.lake.visibility import History
 from chainlake.logs.postings import (
     BUNDLES,
-    NO_PART,
     ROWS,
     SEALED,
+    SIGNATURES,
     STREAMS,
+    TALLY,
     WEIGHTS,
     packed_rows,
+    route_blocks,
     route_chunks,
     route_logs,
-    route_rows,
     route_tails,
     seal_part,
+    tallied,
 )
 from chainlake.logs.rules import Segment
 from chainlake.logs.seal import Sealed, Sealing, seal, seal_all
@@ -42,13 +46,25 @@ def index_logs(batch: Batch, chain: str, height: int) -> tuple[Mapping[str, Data
     parts = _parts(round(sum(WEIGHTS) * sum(commit.rows.get("bronze_evm_logs", 0) for commit in consumed)))
     values = [(Kind.ADDRESS, "address"), *((kind, f"topic{k}") for k, kind in enumerate(TOPIC_KINDS))]
     logs = _rows(batch.read("bronze.evm_logs"), "log_id", values, "block_number", "topic0")
-    blocks = _rows(batch.read("bronze.evm_blocks"), "block_number", [(Kind.BLOCK_HASH, "hash")])
+    blocks = _rows(batch.read("bronze.evm_blocks"), "block_number", [(Kind.BLOCK_HASH, "hash")], "log_count")
     routed = logs.mapInArrow(partial(route_logs, parts=parts), BUNDLES)
-    routed = routed.unionByName(blocks.mapInArrow(partial(route_rows, parts=parts), BUNDLES))
+    routed = routed.unionByName(blocks.mapInArrow(partial(route_blocks, parts=parts), BUNDLES))
     with settings(batch.spark, SMALL_ROWS):
         routed = batch.keep(routed)
-    signatures = signatures_of(routed.filter(F.col("part") == NO_PART).select("entries").toArrow()["entries"])
-    return _segment(batch, routed.filter(F.col("part") >= 0), parts, seal, INDEX, chain, height), signatures
+    beside = _beside(routed)
+    _check_logs(chain, low, height, tallied(beside[TALLY].to_pylist())[0])
+    index = _segment(batch, routed.filter(F.col("part") >= 0), parts, seal, INDEX, chain, height)
+    return index, signatures_of(beside[SIGNATURES])
+
+
+def _check_logs(chain: str, low: int, high: int, counts: Mapping[str, int]) -> None:
+    """A segment has all blocks of its range and all of their logs, or is not made."""
+    blocks, logs, expected = (counts.get(name, 0) for name in ("blocks", "logs", "expected_logs"))
+    if (blocks, logs) != (high - low, expected):
+        raise BrokenPromise(
+            f"{chain}: of blocks {low + 1} to {high} there are {blocks}, which should have {expected} logs and have {logs}:"
+            " run lake verify bronze.logs, lake restore it or roll it back, then resume"
+        )
 
 
 def merge_segments(batch: Batch) -> Output:
@@ -57,10 +73,29 @@ def merge_segments(batch: Batch) -> Output:
     segments = segments_of(batch.snapshot.ledger.of("gold.logs", chain))
     parts = _parts(sum(segment.entries for segment in segments if low <= segment.base and segment.height <= high))
     tails = batch.read("gold.log_tails").select("stream", "shard", "locals")
-    chunks = batch.read("gold.log_chunks").select("stream", "shard", "chunk")
+    chunks = batch.read("gold.log_chunks").select("stream", "shard", "chunk_seq", "chunk")
     bundles = tails.mapInArrow(partial(route_tails, parts=parts), BUNDLES)
-    bundles = bundles.unionByName(chunks.mapInArrow(partial(route_chunks, parts=parts), BUNDLES))
-    return Output(_segment(batch, bundles, parts, seal_all, MERGED, chain, high), {chain: {"merged": b"\x01"}})
+    bundles = batch.keep(bundles.unionByName(chunks.mapInArrow(partial(route_chunks, parts=parts), BUNDLES)))
+    _check_segments(batch, chain, *tallied(_beside(bundles)[TALLY].to_pylist()))
+    entries = bundles.filter(F.col("part") >= 0)
+    return Output(_segment(batch, entries, parts, seal_all, MERGED, chain, high), {chain: {"merged": b"\x01"}})
+
+
+def _check_segments(batch: Batch, chain: str, counts: Mapping[str, int], damage: str | None) -> None:
+    """Segments that are merged are whole: they have the rows that the ledger tells of them, and no chunk is damaged."""
+    found = [damage] if damage else []
+    for part in ("tails", "chunks"):
+        rows, expected = counts.get(part, 0), batch.snapshot.rows_at_most(f"gold.log_{part}", batch.ranges)
+        if rows != expected:
+            found.append(f"gold.log_{part} should have {expected} rows of the segments to merge and has {rows}")
+    if found:
+        raise BrokenPromise(f"{chain}: {found[0]}: run lake verify gold.logs, lake restore it or roll it back, then resume")
+
+
+def _beside(routed: DataFrame) -> Mapping[int, pa.ChunkedArray]:
+    """What tasks told beside the entries, by kind."""
+    rows = routed.filter(F.col("part") < 0).toArrow()
+    return {kind: rows.filter(pc.equal(rows["part"], kind))["entries"] for kind in (SIGNATURES, TALLY)}
 
 
 def nothing_merged(batch: Batch) -> Output:

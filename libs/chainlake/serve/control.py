@@ -6,12 +6,10 @@ from dataclasses import fields
 from datetime import datetime, timezone
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from chainlake.errors import BadInput
 from chainlake.lake.visibility import Commit, LedgerView
 from chainlake.serve.embedded import EmbeddedLake
-from chainlake.serve.row_groups import REMADE, undamaged
+from chainlake.serve.row_groups import REMADE, opened, undamaged
 from chainlake.serve.table_log import TableLog
 
 Row = Mapping[str, Any]
@@ -105,7 +103,7 @@ def chain_id_of(chain: Row) -> int:
 def _read(path: str) -> list[Row]:
     """The rows of one file, maps as dictionaries and times aware."""
     with undamaged(path, REMADE):
-        rows = pq.ParquetFile(path, coerce_int96_timestamp_unit="us").read().to_pylist(maps_as_pydicts="strict")
+        rows = opened(path).read().to_pylist(maps_as_pydicts="strict")
     return [{name: _aware(value) for name, value in row.items()} for row in rows]
 
 

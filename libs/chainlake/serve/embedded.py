@@ -7,13 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from chainlake.errors import BadInput
 from chainlake.lake.names import physical, split
 from chainlake.lake.visibility import Commit, LedgerView, check_columns, checked
 from chainlake.serve.arrays import to_arrow_binary
-from chainlake.serve.row_groups import REMADE, undamaged
+from chainlake.serve.row_groups import REMADE, opened, undamaged
 from chainlake.serve.table_log import DataFile, TableLog
 from chainlake.serve.visible import KERNEL
 
@@ -77,7 +76,7 @@ class LedgerReader:
         if not self._may_hold(file):
             return []
         with undamaged(file.path, REMADE):
-            data = pq.ParquetFile(file.path, coerce_int96_timestamp_unit="us")
+            data = opened(file.path)
             check_columns(data.schema_arrow.names, COMMIT_COLUMNS)
             rows = _aware(data.read(columns=COMMIT_COLUMNS, use_threads=False))
         rows = rows.filter(pc.and_(_is_one_of(rows["chain"], [self._chain]), _is_one_of(rows["stage"], self._stages)))

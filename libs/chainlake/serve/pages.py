@@ -123,9 +123,10 @@ class PageMethods:
             return self._queries.resolve(snapshot, criteria), None
         if cursor.digest != digest:
             raise RpcError(INVALID_PARAMS, "the cursor belongs to another filter or order: start again without it")
-        told = cursor.to_block if options.descending else cursor.position[0]
+        is_short = cursor.to_block > snapshot.head.number
+        told = cursor.to_block if options.descending or is_short else cursor.position[0]
         block = self._queries.engine.block_by_number(snapshot, told)
-        if block is None or block.hash[:8] != cursor.block_hash or cursor.to_block > snapshot.head.number:
+        if block is None or block.hash[:8] != cursor.block_hash:
             raise RpcError(SERVER_ERROR, f"block {told} of the cursor was rolled back: start again without it")
         if criteria.block_hash is not None:
             return LogFilter(criteria.addresses, criteria.topics, block_hash=criteria.block_hash), cursor.position

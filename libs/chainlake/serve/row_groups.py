@@ -99,6 +99,12 @@ def holding(keys: Longs, low: Longs, high: Longs) -> tuple[Longs, Longs, Longs]:
     return places, first[places], last[places]
 
 
+def opened(path: str, **how: Any) -> pq.ParquetFile:
+    """A Parquet file to read. Its pages are compared with the checksums that Spark writes with them: what a disk changed is no
+    answer. That costs next to nothing. Times come out as the tables declare them."""
+    return pq.ParquetFile(path, page_checksum_verification=True, coerce_int96_timestamp_unit="us", **how)
+
+
 RESTORED, REMADE = "run lake verify, then lake restore", "put warehouse/control back from a copy, see docs/operations.md"
 """What to do about a damaged file of a data table, and of a control table."""
 
@@ -143,9 +149,7 @@ class RowGroupFiles:
     ) -> Iterator[pa.Table]:
         """The same of several runs of row groups, one after the other."""
         with undamaged(source.path):
-            file = pq.ParquetFile(
-                source.path, metadata=footer.metadata, memory_map=True, pre_buffer=False, coerce_int96_timestamp_unit="us"
-            )
+            file = opened(source.path, metadata=footer.metadata, memory_map=True, pre_buffer=False)
         needed = list(dict.fromkeys((*columns, *source.kernel_columns())))
         for groups in runs:
             with undamaged(source.path):

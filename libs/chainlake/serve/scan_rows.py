@@ -52,7 +52,7 @@ def _visible(
         wanted = list(dict.fromkeys((*columns, *KERNEL)))
         filters = [(name, "==", value) for name, value in equal.items()] or None
         with undamaged(source.path):
-            rows = pq.read_table(source.path, columns=wanted, filters=filters)
+            rows = pq.read_table(source.path, columns=wanted, filters=filters, page_checksum_verification=True)
         yield source.seen(_narrowed(rows, equal))
 
 

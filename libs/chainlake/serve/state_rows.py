@@ -20,7 +20,7 @@ from chainlake.lake.visibility import History
 from chainlake.serve.arrays import Longs, flags, longs, numbers, one_chunk, to_arrow, to_arrow_binary
 from chainlake.serve.cache import ByteCache
 from chainlake.serve.embedded import EmbeddedLake
-from chainlake.serve.row_groups import undamaged
+from chainlake.serve.row_groups import opened, undamaged
 from chainlake.serve.visible import Limits, Source, select
 
 Key = bytes | str | int
@@ -122,7 +122,7 @@ class _File:
 
     @cached_property
     def _opened(self) -> pq.ParquetFile:
-        return pq.ParquetFile(self.path, metadata=self._metadata, memory_map=True, pre_buffer=False)
+        return opened(self.path, metadata=self._metadata, memory_map=True, pre_buffer=False)
 
 
 class StateReader:

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from chainlake.errors import BadInput, Unavailable
+from chainlake.errors import BadInput, Unavailable, first_line
 
 READER_FEATURES = {"timestampNtz", "vacuumProtocolCheck"}
 CHECKPOINT = re.compile(r"(\d{20})\.checkpoint(?:\.\d{10}\.(\d{10}))?\.parquet")
@@ -160,9 +161,12 @@ class TableLog:
 
 def _rows(path: Path, action: str, fields: Iterable[str]) -> Iterator[dict[str, Any]]:
     """The actions of one kind in a checkpoint."""
-    file = pq.ParquetFile(path)
-    leaves = [file.schema.column(index).path for index in range(len(file.schema))]
-    wanted = [f"{action}.{field}" for field in fields]
-    columns = [leaf for leaf in leaves if any(leaf == name or leaf.startswith(f"{name}.") for name in wanted)]
-    table = file.read(columns=columns)
+    try:
+        file = pq.ParquetFile(path, page_checksum_verification=True)
+        leaves = [file.schema.column(index).path for index in range(len(file.schema))]
+        wanted = [f"{action}.{field}" for field in fields]
+        columns = [leaf for leaf in leaves if any(leaf == name or leaf.startswith(f"{name}.") for name in wanted)]
+        table = file.read(columns=columns)
+    except (pa.ArrowInvalid, OSError) as error:
+        raise Unavailable(f"{path} cannot be read ({first_line(error)}): see Repairing in docs/operations.md") from None
     return (row for row in table.column(action).to_pylist() if row is not None) if columns else iter(())
