@@ -33,9 +33,9 @@ class CometProcess:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._run([COMETBFT, "init", "--home", str(directory / "comet")])
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Both processes; returns when the node answers."""
-        lake = [sys.executable, "-m", "chainlake.cli.main", "abci", "--chain", self.chain, "--home", str(self.home)]
+        lake = [sys.executable, "-m", "chainlake.cli.main", "abci", "--chain", self.chain, "--home", str(self.home), *options]
         self._spawn([*lake, "--registry", str(self.registry), "--listen", f"127.0.0.1:{self.abci_port}"], "abci.log")
         self.start_node()
 

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import shutil
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,6 +101,31 @@ def test_a_shard_behind_cometbft_survives_kills_and_goes_on_from_the_lake(node: 
     assert query(node, "/nowhere")["log"] == "unsupported query path"
     early = query(node, "/streams/count", height="%222%22")
     assert early["code"] == 0
+
+
+def test_a_node_that_is_behind_the_lake_starts_with_an_earlier_block(node: CometProcess, tmp_path: Path) -> None:
+    """A node that was down while the lake read on from others, told here by its older files."""
+    data, older = tmp_path / "comet" / "data", tmp_path / "older"
+    assert node.send(created("a"))["tx_result"]["code"] == 0
+    behind = blocks_of(node)[-1].height
+    node.kill()
+    shutil.copytree(data, older)
+    node.start()
+    assert node.send(created("b"))["tx_result"]["code"] == 0
+    sent = [[one.payload for one in block.transactions] for block in blocks_of(node)]
+    assert len(sent) > behind
+    node.kill()
+    ShardsLake(tmp_path / "lake", blocks=sent).advance(len(sent))
+    add_chain(tmp_path / "lake", "shard", "comet")
+    shutil.rmtree(data)
+    shutil.copytree(older, data)
+
+    with pytest.raises(AssertionError, match="is higher than core"):
+        node.start()
+    node.kill()
+    node.start("--height", str(behind))
+    assert node.send(created("c"))["tx_result"]["code"] == 0
+    assert set(check_chain(node).streams) == {space("a"), space("c")}
 
 
 def _replayed(node: CometProcess) -> list[RawBlock]:

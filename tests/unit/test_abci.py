@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainlake.abci.application import Application
+from chainlake.abci.application import Application, MemoryView
 from chainlake.abci.messages import Method
 from chainlake.abci.server import AbciServer, read_message
 from chainlake.errors import BrokenPromise
@@ -212,6 +213,29 @@ def test_a_query_that_fails_is_answered_and_ends_nothing() -> None:
         refused = await query.call(Method.QUERY, b"\xff\xff")
         assert number(refused, 1) == 3 and not server.ended.is_set()
         assert number(await query.call(Method.QUERY, field_bytes(2, b"/streams/count")), 9) == 1
+
+    talk(Application(shard, past), conversation)
+
+
+def test_blocks_do_not_wait_for_a_query_about_an_earlier_one() -> None:
+    """It reads files of the lake, as many and as slow as they are, and anybody may ask."""
+    shard, may_go_on = Shard(REGISTRY), threading.Event()
+    shard.run(1, [created("a")])
+    shard.run(2, [created("b")])
+
+    def past(height: int) -> View:
+        assert may_go_on.wait(20)
+        return MemoryView(Shard(REGISTRY))
+
+    async def conversation(clients: list[Client], server: AbciServer) -> None:
+        consensus, _, query, _ = clients
+        query.send(Method.QUERY, field_bytes(2, b"/streams/count") + field_int(3, 1))
+        query.send(Method.QUERY, field_bytes(2, b"/streams/count"))
+        await consensus.call(Method.FINALIZE_BLOCK, finalize(3, [created("c")]))
+        await consensus.call(Method.COMMIT)
+        may_go_on.set()
+        counts = [json.loads(message((await query.receive())[1], 7))["count"] for _ in range(2)]
+        assert counts == [0, 3], "answers come in the order of the questions"
 
     talk(Application(shard, past), conversation)
 
