@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from chainlake.errors import Unavailable
 from chainlake.merkle.ics23 import CommitmentProof
 from chainlake.merkle.smt import verify
 from chainlake.shards.build import create_stream, update_placement
 from chainlake.shards.compare import compare, parse_block_results
 from chainlake.shards.machine import Shard
+from chainlake.shards.submit import submit
 from chainlake.sources.base import RawBlock
 from chainlake.sources.formats import format_of
 from tests.conformance.comet_process import COMETBFT, CometProcess
@@ -77,7 +79,10 @@ def test_a_shard_behind_cometbft_survives_kills_and_goes_on_from_the_lake(node: 
 
     node.kill()
     node.start()
-    assert node.send(update_placement(space("a"), NODES[2:4], 1))["tx_result"]["code"] == 0
+    moved = submit(node.rpc, update_placement(space("a"), NODES[2:4], 1))
+    assert (moved.result.code, moved.height, moved.result.log) == (0, blocks_of(node)[-1].height, "OK")
+    with pytest.raises(Unavailable, match="already exists in cache"):
+        submit(node.rpc, update_placement(space("a"), NODES[2:4], 1))
     before = check_chain(node)
 
     node.kill()

@@ -56,6 +56,8 @@ class FakeComet:
         if method == "status":
             sync = {"earliest_block_height": str(self.earliest), "latest_block_height": str(self.latest)}
             return {"result": {"node_info": {"network": self.network}, "sync_info": sync}}
+        if not params[0].isdigit():
+            return {"error": {"code": -32603, "message": "Internal error", "data": "tx already exists in cache"}}
         height = int(params[0])
         if not self.earliest <= height <= len(self.blocks):
             text = f"height {height} must be less than or equal to the current blockchain height {self.latest}"
