@@ -22,6 +22,8 @@ class FakeComet:
         self.network = self.blocks[0]["block"]["header"]["chain_id"]
         self.earliest, self.latest = 1, count
         self.keeps_results = True
+        self.first_results = 1
+        self.late_results = 0
         self.lies: dict[str, Json] = {}
         self.busy = 0
         self.requests = 0
@@ -64,6 +66,10 @@ class FakeComet:
             return {"error": {"code": -32603, "message": "Internal error", "data": text}}
         if method == "block_results" and not self.keeps_results:
             text = "node is not persisting finalize block responses"
+            return {"error": {"code": -32603, "message": "Internal error", "data": text}}
+        self.late_results -= (is_late := method == "block_results" and height == self.latest and self.late_results > 0)
+        if method == "block_results" and (height < self.first_results or is_late):
+            text = f"could not find results for height #{height}"
             return {"error": {"code": -32603, "message": "Internal error", "data": text}}
         return {"result": (self.blocks if method == "block" else self.results)[height - 1]}
 
