@@ -19,6 +19,7 @@ from chainlake.merkle.ics23 import CommitmentProof
 from chainlake.merkle.smt import verify
 from chainlake.shards.machine import Shard
 from chainlake.shards.query import View
+from chainlake.shards.registry import NodeRecord, NodeRegistry
 from chainlake.shards.snapshot import parse_header
 from chainlake.sources.wire import field_bytes, field_int, fields, message, messages, number, to_varint
 from tests.unit.shards_making import REGISTRY, advanced, conflicting_blocks, created, space
@@ -263,6 +264,25 @@ def test_a_shard_without_streams_offers_no_snapshot() -> None:
         application.answer(Method.COMMIT, b"")
         listed = messages(application.answer(Method.LIST_SNAPSHOTS, b""), 1)
         assert [number(one, 3) for one in listed] == [1] * len(sent)
+
+
+def test_a_snapshot_of_nodes_that_our_registry_does_not_have_is_given_up() -> None:
+    """Its root is right all the same: permanent indexes are not under it, nor nodes on which there is no stream."""
+    giver = Application(Shard(REGISTRY), snapshot_every=1)
+    giver.answer(Method.FINALIZE_BLOCK, finalize(1, [created("a")]))
+    giver.answer(Method.COMMIT, b"")
+    (snapshot,) = messages(giver.answer(Method.LIST_SNAPSHOTS, b""), 1)
+    chunk = message(giver.answer(Method.LOAD_SNAPSHOT_CHUNK, field_int(1, 1) + field_int(2, 2)), 1)
+    known = REGISTRY.records
+    moved = [replace(one, permanent_index=one.permanent_index + 1000) for one in known]
+    to_come = [*known, NodeRecord(b"\xcc" * 20, 5000, 2)]
+    for records, applied in ((known[:-2], 5), (moved, 5), ([*known, NodeRecord(b"\xcc" * 20, 5000, 1)], 5), (to_come, 1)):
+        taker = Application(Shard(NodeRegistry(records)))
+        offer = field_bytes(1, snapshot) + field_bytes(2, giver.shard.app_hash)
+        assert number(taker.answer(Method.OFFER_SNAPSHOT, offer), 1) == 1
+        assert number(taker.answer(Method.APPLY_SNAPSHOT_CHUNK, field_bytes(2, chunk)), 1) == applied
+        assert taker.shard.height == (1 if applied == 1 else None)
+        assert taker.shard.registry.records == sorted(records, key=lambda one: one.permanent_index)
 
 
 def test_a_snapshot_carries_a_shard_to_an_empty_validator() -> None:
