@@ -269,6 +269,13 @@ def test_the_command_proves_and_refuses_in_one_line(
     assert main(["prove", "shards", "shard", stream_id.hex(), "--raw", *at]) == 0
     raw = capfdbinary.readouterr().out
     assert verify(lake.finalized[-1].state_root, stream_id, bytes.fromhex(found["value"][2:]), Proof.from_bytes(raw))
-    for wrong in (["other", stream_id.hex()], ["shard", "0x12"], ["shard", stream_id.hex(), "--height", "77"]):
-        assert main(["prove", "shards", *wrong, *at]) == 2
-        assert capfdbinary.readouterr().err.count(b"\n") == 1
+    unknown = "unknown comet chain 'other': there are shard"
+    for command, why in (
+        (["prove", "shards", "other", stream_id.hex()], unknown),
+        (["snapshot", "export", "other", "file"], unknown),
+        (["prove", "shards", "shard", "0x12"], "64 hex digits"),
+        (["prove", "shards", "shard", stream_id.hex(), "--height", "77"], "there are 1 to 12"),
+    ):
+        assert main([*command, *at]) == 2
+        said = capfdbinary.readouterr().err.decode()
+        assert why in said and said.count("\n") == 1
