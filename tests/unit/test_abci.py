@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chainlake.abci.application import Application, MemoryView
 from chainlake.abci.messages import Method
-from chainlake.abci.server import AbciServer, read_message
+from chainlake.abci.server import MAX_MESSAGE, AbciServer, read_message
 from chainlake.errors import BrokenPromise
 from chainlake.merkle.ics23 import CommitmentProof
 from chainlake.merkle.smt import verify
@@ -159,10 +159,11 @@ def test_an_application_that_fails_answers_with_an_exception(capsys: pytest.Capt
     assert "no such thing" in capsys.readouterr().err
 
 
-def test_garbage_on_one_connection_leaves_the_others_alone() -> None:
+@pytest.mark.parametrize("garbage", [b"\xff" * 20, to_varint(MAX_MESSAGE + 1)])
+def test_garbage_on_one_connection_leaves_the_others_alone(garbage: bytes) -> None:
     async def conversation(clients: list[Client], server: AbciServer) -> None:
-        clients[0].writer.write(b"\xff" * 20)
-        assert await clients[0].reader.read() == b""
+        clients[0].writer.write(garbage)
+        assert await asyncio.wait_for(clients[0].reader.read(), 10) == b""
         assert number(await clients[1].call(Method.INFO), 4) == 0
 
     talk(Application(Shard(REGISTRY)), conversation)
