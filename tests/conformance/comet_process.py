@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -33,11 +34,29 @@ class CometProcess:
         self._processes: list[subprocess.Popen[bytes]] = []
         self._run([COMETBFT, "init", "--home", str(directory / "comet")])
 
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         """Both processes; returns when the node answers."""
-        lake = [sys.executable, "-m", "chainlake.cli.main", "abci", "--chain", self.chain, "--home", str(self.home)]
+        lake = [sys.executable, "-m", "chainlake.cli.main", "abci", "--chain", self.chain, "--home", str(self.home), *options]
         self._spawn([*lake, "--registry", str(self.registry), "--listen", f"127.0.0.1:{self.abci_port}"], "abci.log")
         self.start_node()
+
+    def joins(self, other: "CometProcess", trusted: int) -> None:
+        """Have the node begin with a snapshot of another one's chain, by the hash of a block that is trusted."""
+        home, theirs = self.directory / "comet" / "config", other.directory / "comet" / "config"
+        shutil.copy(theirs / "genesis.json", home / "genesis.json")
+        info, block = other.call("status")["node_info"], other.call("block", height=str(trusted))
+        wanted = {
+            "persistent_peers": f"{info['id']}@{info['listen_addr'].removeprefix('tcp://')}",
+            "rpc_servers": f"{other.rpc},{other.rpc}",
+            "trust_hash": block["block_id"]["hash"],
+            "discovery_time": "5s",
+        }
+        config = (home / "config.toml").read_text()
+        for name, value in wanted.items():
+            config = re.sub(rf'(?m)^{name} = ".*"$', f'{name} = "{value}"', config)
+        config = re.sub(r"(?m)^trust_height = 0$", f"trust_height = {trusted}", config)
+        config = re.sub(r"(\[statesync\][^\[]*?\nenable = )false", r"\1true", config)
+        (home / "config.toml").write_text(config)
 
     def start_node(self) -> None:
         """The node alone; returns when it answers."""
@@ -46,6 +65,7 @@ class CometProcess:
                 *(COMETBFT, "start", "--home", str(self.directory / "comet")),
                 *("--proxy_app", f"tcp://127.0.0.1:{self.abci_port}", "--rpc.laddr", self.rpc.replace("http", "tcp")),
                 *("--p2p.laddr", f"tcp://127.0.0.1:{free_port()}", "--consensus.create_empty_blocks=false"),
+                *("--p2p.pex=false", "--log_level=info"),
             ],
             "comet.log",
         )

@@ -7,10 +7,12 @@ import pytest
 
 from chainlake.shards.checks import check_tx, process_proposal
 from chainlake.shards.codec import encode
+from chainlake.shards.codes import Refused
 from chainlake.shards.compare import compare, parse_block_results
 from chainlake.shards.fold import FinalizedBlock, finalize_block
 from chainlake.shards.registry import NodeRecord, NodeRegistry
 from chainlake.shards.state import StreamState, placeholder_app_hash
+from chainlake.shards.submit import read_submitted
 from chainlake.sources.base import RawBlock
 from chainlake.sources.formats import format_of
 
@@ -69,3 +71,14 @@ def test_the_recording_app_differs_in_its_one_event_only() -> None:
     ]
     assert [(one.height, one.tx_index, one.event_index, one.what) for one in differences] == [(121, 0, 0, "event")]
     assert differences[0].theirs and differences[0].theirs.startswith("mberr sid=10f5b165")
+
+
+def test_what_the_node_said_of_transactions_that_were_submitted_is_read() -> None:
+    *answers, refused = (one["result"] for one in json.loads((DATA / "broadcast.json").read_text()) if "result" in one)
+    told = list(map(read_submitted, answers))
+    sent = [(block.height, one.hash) for block in recorded() for one in block.transactions]
+    assert [(one.height, one.hash) for one in told] == sent
+    assert [[event.type for event in one.result.events] for one in told] == [[]] * 6 + [["mberr"]]
+    with pytest.raises(Refused) as error:
+        read_submitted(refused)
+    assert error.value.code == refused["check_tx"]["code"]

@@ -20,6 +20,7 @@ from chainlake.lake.sql import query
 from chainlake.lake.stage import Batch
 from chainlake.merkle import smt as prove
 from chainlake.merkle.smt import Proof
+from chainlake.raw import many
 from chainlake.serve.embedded import EmbeddedLake, LedgerReader
 from chainlake.serve.state_rows import KeyedRows
 from chainlake.serve.visible import Limits
@@ -149,7 +150,9 @@ def reported(source: Source, wrong: int) -> list[dict[str, Any]]:
     return found
 
 
-def test_many_chains_in_one_lane_equal_shards_run_block_by_block(full_lake: Lake, home: Home, chain: str, tmp_path: Path) -> None:
+def test_many_chains_in_one_lane_equal_shards_run_block_by_block(
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one, two = Source(tmp_path, "one", 5, 12), Source(tmp_path, "two", 6, 7, "placeholder")
     liar = Source(tmp_path, "liar", 7, 6)
     liar.lines[4] = liar.lines[4].replace(liar.finalized[3].app_hash.hex().upper(), "AB" * 32)
@@ -160,9 +163,13 @@ def test_many_chains_in_one_lane_equal_shards_run_block_by_block(full_lake: Lake
     for name, source in zip(names, (one, two, liar, one), strict=True):
         options = {**source.options, **({"results": str(results)} if source is two else {})}
         full_lake.add_chain(name, "comet", str(source.path), options)
+    monkeypatch.setattr(many, "PARALLEL", 1)
     run(full_lake, names, stages=("raw.shards",))
     commits = [full_lake.ledger.read(["raw.shards"]).of("raw.shards", name).commits for name in names]
-    assert len({c.commit_id for some in commits for c in some}) == 1, "all chains are in one commit"
+    (commit_id,) = {c.commit_id for some in commits for c in some}  # all chains are in one commit
+    for table in full_lake.stages.get("raw.shards").tables:
+        log = EmbeddedLake(home.path, full_lake.namespace.prefix).log(table)
+        assert log.refresh() and sum(file.low["_commit"] == commit_id for file in log.files) == 1, "and in few files"
 
     run(full_lake, names[:3], max_blocks=5, stages=STAGES[:1])
     done = full_lake.run_stage("silver.shards", chains=names[:3], max_blocks=5)

@@ -22,6 +22,8 @@ class FakeComet:
         self.network = self.blocks[0]["block"]["header"]["chain_id"]
         self.earliest, self.latest = 1, count
         self.keeps_results = True
+        self.first_results = 1
+        self.late_results = 0
         self.lies: dict[str, Json] = {}
         self.busy = 0
         self.requests = 0
@@ -56,12 +58,18 @@ class FakeComet:
         if method == "status":
             sync = {"earliest_block_height": str(self.earliest), "latest_block_height": str(self.latest)}
             return {"result": {"node_info": {"network": self.network}, "sync_info": sync}}
+        if not params[0].isdigit():
+            return {"error": {"code": -32603, "message": "Internal error", "data": "tx already exists in cache"}}
         height = int(params[0])
         if not self.earliest <= height <= len(self.blocks):
             text = f"height {height} must be less than or equal to the current blockchain height {self.latest}"
             return {"error": {"code": -32603, "message": "Internal error", "data": text}}
         if method == "block_results" and not self.keeps_results:
             text = "node is not persisting finalize block responses"
+            return {"error": {"code": -32603, "message": "Internal error", "data": text}}
+        self.late_results -= (is_late := method == "block_results" and height == self.latest and self.late_results > 0)
+        if method == "block_results" and (height < self.first_results or is_late):
+            text = f"could not find results for height #{height}"
             return {"error": {"code": -32603, "message": "Internal error", "data": text}}
         return {"result": (self.blocks if method == "block" else self.results)[height - 1]}
 

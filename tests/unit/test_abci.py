@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -10,14 +11,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainlake.abci.application import Application
+from chainlake.abci.application import Application, MemoryView
 from chainlake.abci.messages import Method
-from chainlake.abci.server import AbciServer, read_message
+from chainlake.abci.server import MAX_MESSAGE, AbciServer, read_message
 from chainlake.errors import BrokenPromise
 from chainlake.merkle.ics23 import CommitmentProof
 from chainlake.merkle.smt import verify
 from chainlake.shards.machine import Shard
 from chainlake.shards.query import View
+from chainlake.shards.registry import NodeRecord, NodeRegistry
 from chainlake.shards.snapshot import parse_header
 from chainlake.sources.wire import field_bytes, field_int, fields, message, messages, number, to_varint
 from tests.unit.shards_making import REGISTRY, advanced, conflicting_blocks, created, space
@@ -157,10 +159,11 @@ def test_an_application_that_fails_answers_with_an_exception(capsys: pytest.Capt
     assert "no such thing" in capsys.readouterr().err
 
 
-def test_garbage_on_one_connection_leaves_the_others_alone() -> None:
+@pytest.mark.parametrize("garbage", [b"\xff" * 20, to_varint(MAX_MESSAGE + 1)])
+def test_garbage_on_one_connection_leaves_the_others_alone(garbage: bytes) -> None:
     async def conversation(clients: list[Client], server: AbciServer) -> None:
-        clients[0].writer.write(b"\xff" * 20)
-        assert await clients[0].reader.read() == b""
+        clients[0].writer.write(garbage)
+        assert await asyncio.wait_for(clients[0].reader.read(), 10) == b""
         assert number(await clients[1].call(Method.INFO), 4) == 0
 
     talk(Application(Shard(REGISTRY)), conversation)
@@ -216,6 +219,29 @@ def test_a_query_that_fails_is_answered_and_ends_nothing() -> None:
     talk(Application(shard, past), conversation)
 
 
+def test_blocks_do_not_wait_for_a_query_about_an_earlier_one() -> None:
+    """It reads files of the lake, as many and as slow as they are, and anybody may ask."""
+    shard, may_go_on = Shard(REGISTRY), threading.Event()
+    shard.run(1, [created("a")])
+    shard.run(2, [created("b")])
+
+    def past(height: int) -> View:
+        assert may_go_on.wait(20)
+        return MemoryView(Shard(REGISTRY))
+
+    async def conversation(clients: list[Client], server: AbciServer) -> None:
+        consensus, _, query, _ = clients
+        query.send(Method.QUERY, field_bytes(2, b"/streams/count") + field_int(3, 1))
+        query.send(Method.QUERY, field_bytes(2, b"/streams/count"))
+        await consensus.call(Method.FINALIZE_BLOCK, finalize(3, [created("c")]))
+        await consensus.call(Method.COMMIT)
+        may_go_on.set()
+        counts = [json.loads(message((await query.receive())[1], 7))["count"] for _ in range(2)]
+        assert counts == [0, 3], "answers come in the order of the questions"
+
+    talk(Application(shard, past), conversation)
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.text(st.sampled_from("/?&=%0x9-+ \u0663\u2100[streamcoundl"), max_size=40), st.binary(max_size=33), st.integers(-5, 5))
 def test_no_path_and_no_bytes_end_the_application(path: str, data: bytes, height: int) -> None:
@@ -239,6 +265,25 @@ def test_a_shard_without_streams_offers_no_snapshot() -> None:
         application.answer(Method.COMMIT, b"")
         listed = messages(application.answer(Method.LIST_SNAPSHOTS, b""), 1)
         assert [number(one, 3) for one in listed] == [1] * len(sent)
+
+
+def test_a_snapshot_of_nodes_that_our_registry_does_not_have_is_given_up() -> None:
+    """Its root is right all the same: permanent indexes are not under it, nor nodes on which there is no stream."""
+    giver = Application(Shard(REGISTRY), snapshot_every=1)
+    giver.answer(Method.FINALIZE_BLOCK, finalize(1, [created("a")]))
+    giver.answer(Method.COMMIT, b"")
+    (snapshot,) = messages(giver.answer(Method.LIST_SNAPSHOTS, b""), 1)
+    chunk = message(giver.answer(Method.LOAD_SNAPSHOT_CHUNK, field_int(1, 1) + field_int(2, 2)), 1)
+    known = REGISTRY.records
+    moved = [replace(one, permanent_index=one.permanent_index + 1000) for one in known]
+    to_come = [*known, NodeRecord(b"\xcc" * 20, 5000, 2)]
+    for records, applied in ((known[:-2], 5), (moved, 5), ([*known, NodeRecord(b"\xcc" * 20, 5000, 1)], 5), (to_come, 1)):
+        taker = Application(Shard(NodeRegistry(records)))
+        offer = field_bytes(1, snapshot) + field_bytes(2, giver.shard.app_hash)
+        assert number(taker.answer(Method.OFFER_SNAPSHOT, offer), 1) == 1
+        assert number(taker.answer(Method.APPLY_SNAPSHOT_CHUNK, field_bytes(2, chunk)), 1) == applied
+        assert taker.shard.height == (1 if applied == 1 else None)
+        assert taker.shard.registry.records == sorted(records, key=lambda one: one.permanent_index)
 
 
 def test_a_snapshot_carries_a_shard_to_an_empty_validator() -> None:

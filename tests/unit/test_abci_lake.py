@@ -38,8 +38,8 @@ def registry(directory: Path, records: Any = REGISTRY.records) -> Path:
     return path
 
 
-def begun(home: Path, chain: str, registry: Path | None = None) -> Application:
-    given = argparse.Namespace(home=str(home), chain=chain, registry=registry and str(registry), app_hash=None)
+def begun(home: Path, chain: str, registry: Path | None = None, height: str | None = None) -> Application:
+    given = argparse.Namespace(home=str(home), chain=chain, registry=registry and str(registry), app_hash=None, height=height)
     return open_application(given, 0)
 
 
@@ -61,6 +61,18 @@ def test_it_tells_the_lakes_block_and_root_and_goes_on_from_there(lake: ShardsLa
         assert code or json.loads(message(found, 7)) == {"count": len(lake.states[height])}
 
 
+@pytest.mark.parametrize("height", [0, 1, HELD - 1])
+def test_a_node_that_is_behind_the_lake_begins_with_an_earlier_block(lake: ShardsLake, height: int) -> None:
+    application = begun(lake.home, lake.chain, height=str(height))
+    info = application.answer(Method.INFO, b"")
+    assert (number(info, 4), message(info, 5)) == (height, lake.finalized[height - 1].app_hash if height else b"")
+    for above in range(height + 1, HELD + 1):
+        request = b"".join(field_bytes(1, tx) for tx in lake.blocks[above - 1]) + field_int(5, above)
+        assert message(application.answer(Method.FINALIZE_BLOCK, request), 5) == lake.finalized[above - 1].app_hash
+        application.answer(Method.COMMIT, b"")
+    assert application.shard.streams == lake.states[HELD]
+
+
 def test_a_chain_that_the_lake_does_not_have_begins_empty(lake: ShardsLake, tmp_path: Path) -> None:
     for home in (lake.home, tmp_path):
         info = begun(home, "new", registry(tmp_path)).answer(Method.INFO, b"")
@@ -74,6 +86,13 @@ def test_what_cannot_go_on_is_refused_at_the_start(lake: ShardsLake, tmp_path: P
     for records, why in ((REGISTRY.records[2:], "no node has permanent index"), (swapped, "do not have the root of block 8")):
         with pytest.raises(BadInput, match=why):
             begun(lake.home, lake.chain, registry(tmp_path, records))
+    for chain, height, why in (
+        (lake.chain, str(HELD + 1), f"there are 1 to {HELD}"),
+        (lake.chain, "x", "a block number of 0 or more"),
+        ("new", "3", "the lake has no block 3 of new"),
+    ):
+        with pytest.raises(BadInput, match=why):
+            begun(lake.home, chain, registry(tmp_path), height)
     with pytest.raises(BadInput, match="kind evm"):
         begun(lake.home, "main")
     with pytest.raises(BadInput, match="has no registry"):

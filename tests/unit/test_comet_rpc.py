@@ -52,10 +52,23 @@ def test_a_node_that_keeps_no_results_gives_blocks_alone(node: FakeComet) -> Non
     assert len(found) == 25 and all(b"block_results" not in block.payload for block in found)
 
 
+def test_results_that_were_pruned_are_not_waited_for_but_those_of_the_last_block_are(node: FakeComet) -> None:
+    node.first_results, node.late_results = 18, 2
+    found: list[Any] = read(node)
+    assert [block.height for block in found] == list(range(1, 26))
+    assert [block.height for block in found if b"block_results" in block.payload] == list(range(18, 26))
+    assert node.late_results == 0
+    node.late_results = 100
+    with pytest.raises(Unavailable, match="no usable block 25: could not find results for height #25"):
+        read(node)
+
+
 def test_faults_that_pass_are_tried_again_and_others_are_told(node: FakeComet) -> None:
     node.busy = 2
     node.lies = {"block 7": node.blocks[3], "block_results 9": node.results[1], "block 11": {"nothing": 1}}
-    assert [block.height for block in read(node) if isinstance(block, RawBlock)] == list(range(1, 26))
+    found = [block for block in read(node) if isinstance(block, RawBlock)]
+    assert [block.height for block in found] == list(range(1, 26))
+    assert [json.loads(block.payload)["block_results"]["height"] for block in found] == [str(block.height) for block in found]
     form = format_of("comet")
     splits = form.plan([node.url], None, 1000, 1 << 30, QUICK)
     del node.blocks[20:]

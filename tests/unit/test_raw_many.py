@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark import cloudpickle
 
 from chainlake.demo import comet
 from chainlake.errors import BadInput, BrokenPromise, Unavailable
@@ -19,7 +20,7 @@ from chainlake.raw.many import ManyRawRun
 from chainlake.raw.rules import Advance
 from chainlake.raw.stages import raw_stages
 from chainlake.sources.base import Cursor
-from chainlake.sources.datasource import BlockReader, Feed, feed_of
+from chainlake.sources.datasource import MOST_TASKS, BlockReader, Feed, feed_of
 
 AT = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -44,6 +45,23 @@ def test_feeds_are_read_side_by_side_and_told_apart(tmp_path: Path) -> None:
             for place, height in zip(batch["place"].to_pylist(), batch["height"].to_pylist(), strict=True):
                 found.setdefault(feed_of(place), []).append(height)
     assert found == {0: list(range(1, 6)), 2: list(range(1, 41)), 3: list(range(26, 36))}
+
+
+@pytest.mark.parametrize("count", [1, 5, 31, 33, 100])
+def test_a_thousand_chains_are_read_by_few_tasks_each_block_once_and_in_order(tmp_path: Path, count: int) -> None:
+    feeds = []
+    for number in range(count):
+        path = tmp_path / f"{number}.jsonl"
+        path.write_text("".join(json.dumps(block) + "\n" for block in comet.blocks(2 + number % 3, shard=number % 7)))
+        feeds.append(Feed([str(path)], None, 1000, 1 << 20, {}).described("comet"))
+    reader = BlockReader({"kind": "comet", "feeds": json.dumps(feeds)})
+    partitions = cloudpickle.loads(cloudpickle.dumps(reader.partitions()))
+    assert len(partitions) == min(count, MOST_TASKS)
+    each = [[place for batch in reader.read(one) for place in batch["place"].to_pylist()] for one in partitions]
+    places = [place for some in each for place in some]
+    assert places == sorted(set(places)), "what is read together lies together"
+    assert [sum(feed_of(place) == number for place in places) for number in range(count)] == [2 + n % 3 for n in range(count)]
+    assert max(map(len, each)) <= 4 * -(-count // MOST_TASKS)
 
 
 class Frame:

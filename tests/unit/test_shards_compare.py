@@ -134,6 +134,8 @@ def test_differences_are_rows_numbered_in_their_block() -> None:
         {"kind": differences.RESULT, "_height": 7, "tx_index": 0, "code": 0, "message": ""},
         {"kind": differences.RESULT, "_height": 8, "tx_index": 0, "code": 0, "message": ""},
         {"kind": differences.BLOCK, "_height": 9, "results": "{", "app_hash": None},
+        {"kind": differences.BLOCK, "_height": 10, "results": json.dumps(told), "app_hash": None},
+        {"kind": differences.RESULT, "_height": 10, "tx_index": 0, "code": 0, "message": ""},
     ]
     batch = pa.RecordBatch.from_pylist([{name: {"_chain": "c", **row}.get(name) for name in differences.INPUT} for row in rows])
     found = [row for one in differences.find_differences([batch]) for row in one.to_pylist()]
@@ -141,4 +143,6 @@ def test_differences_are_rows_numbered_in_their_block() -> None:
         (7, 0, 0, "code"),
         (7, 1, 1, "transaction"),
         (9, 0, None, "results"),
+        (10, 0, None, "results"),
     ]
+    assert (found[-1]["ours"], found[-1]["theirs"]) == ("10", "of block 7")

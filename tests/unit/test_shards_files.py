@@ -10,7 +10,7 @@ import pytest
 
 from chainlake.cli.main import main
 from chainlake.errors import BadInput, BrokenPromise
-from chainlake.shards.nodes import check_past, holds_from, read_files
+from chainlake.shards.nodes import SNAPSHOT, Known, check_past, holds_from, read_files, registries_of
 from chainlake.shards.registry import NodeRecord
 from chainlake.shards.results_file import read_results
 from chainlake.shards.stages import _with_results
@@ -56,6 +56,26 @@ def test_a_registry_may_grow_but_not_change_what_was_processed() -> None:
         with pytest.raises(BrokenPromise, match=what) as broken:
             check_past("c", "f", [first, second], given)
         assert broken.value.chains == ["c"]
+
+
+def test_a_chain_whose_snapshot_is_not_imported_to_its_end_waits_for_that() -> None:
+    """Its block is in raw already, and silver would begin with no streams."""
+
+    def known(first: int | None) -> Known:
+        ledger = SimpleNamespace(of=lambda stage, chain: SimpleNamespace(first_height=lambda: first))
+        rows = SimpleNamespace(select=lambda *columns: SimpleNamespace(collect=lambda: [("c", b"\x01" * 20, 1, 0)]))
+        batch: Any = SimpleNamespace(
+            ranges={"c": (7, 9)},
+            options={"c": {SNAPSHOT: "7"}},
+            snapshot=SimpleNamespace(ledger=ledger),
+            state=lambda table: rows,
+        )
+        return registries_of(batch)
+
+    with pytest.raises(BrokenPromise, match="is not imported yet: run lake snapshot import again") as broken:
+        known(None)
+    assert broken.value.chains == ["c"]
+    assert known(6).registries["c"].index_of(b"\x01" * 20, 8) == 1
 
 
 def test_a_file_that_is_no_use_is_told_of_the_shards_that_name_it(tmp_path: Path) -> None:

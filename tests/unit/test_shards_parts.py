@@ -13,7 +13,7 @@ from chainlake.shards import parts, roots
 from chainlake.shards.machine import Finalized, Shard
 from chainlake.shards.state import placeholder_app_hash
 from tests.unit.shards_lake import TYPES, ShardTables, cut, table
-from tests.unit.shards_making import REGISTRY, conflicting_blocks
+from tests.unit.shards_making import REGISTRY, conflicting_blocks, created
 
 
 def run_in_order(chain: list[list[bytes]]) -> tuple[Shard, list[Finalized]]:
@@ -95,7 +95,8 @@ def test_a_finalized_block_counts_when_it_is_committed_and_may_be_replaced_befor
     shard, finalized = run_in_order(chain)
     other = Shard(REGISTRY)
     other.run(1, chain[0])
-    assert other.finalize(2, chain[2]).app_hash != finalized[1].app_hash
+    for replaced in (chain[2], [created("a stream that no other block has")]):
+        assert other.finalize(2, replaced).app_hash != finalized[1].app_hash
     assert other.height == 1 and other.app_hash == finalized[0].app_hash
     assert other.finalize(2, chain[1]) == other.finalize(2, chain[1]) == finalized[1]
     other.commit()

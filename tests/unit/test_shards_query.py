@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 from chainlake.cli.main import main
 from chainlake.errors import BadInput, BrokenPromise
 from chainlake.merkle.smt import Proof, verify
+from chainlake.serve import shards as shard_routes
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.gateway import Gateway
@@ -19,6 +20,7 @@ from chainlake.serve.no_logs import NoLogs
 from chainlake.serve.router import Request, Response
 from chainlake.serve.settings import Settings
 from chainlake.serve.shards import ShardRoutes, placed
+from chainlake.shards import reader as shards_reader
 from chainlake.shards.codes import Refused
 from chainlake.shards.placement import chain_id_of, shard_of
 from chainlake.shards.query import Page, answer, count_streams, get_stream, list_streams, read_page
@@ -142,6 +144,35 @@ def test_a_page_asks_for_the_nodes_once(reader: ShardReader, monkeypatch: pytest
     assert len(list_streams(ShardView(reader)).streams) > 10 and asked == [12]
 
 
+def test_lists_of_many_blocks_are_kept_in_bounds(lake: ShardsLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for one block after another must not fill the memory of the gateway; one list is kept whatever its length."""
+    most = len(lake.states[12])
+    for bound in (most + len(lake.states[1]), 1):
+        monkeypatch.setattr(shards_reader, "KEPT_STREAMS", bound)
+        reader = ShardReader(lake.home, lake.chain)
+        for height in (*range(1, 13), 1, 12):
+            assert {one.stream_id: one for one in reader.streams(height)} == lake.states[height]
+            assert reader.streams(height) is reader.streams(height), "paging through a list reads it once"
+            assert reader._listed() <= max(bound, len(lake.states[height]))
+        assert len(reader._lists) == (2 if bound > most else 1)
+
+
+def test_readers_of_many_shards_are_kept_in_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shard_routes, "KEPT_READERS", 2)
+    lake = ShardsLake(tmp_path, seed=4)
+    lake.advance(2)
+    for name in (lake.chain, "b", "c"):
+        add_chain(tmp_path, name, "comet")
+    control = LakeControl(EmbeddedLake(tmp_path))
+    gateway = Gateway("shard", NoLogs(), control, Settings())
+    routes = ShardRoutes(gateway, tmp_path, "", control)
+    for name in (lake.chain, "b", lake.chain, "c", lake.chain, "b"):
+        found = asyncio.run(routes.query(Request("GET", "/streams/count", {}, {"chain": name})))
+        assert found.status == (200 if name == lake.chain else 400)
+    assert list(routes._readers) == [lake.chain, "b"], "those that were asked last"
+    gateway.close()
+
+
 def test_answers_are_those_of_the_protocol(lake: ShardsLake, reader: ShardReader) -> None:
     view, states = ShardView(reader), lake.states[12]
     sealed = next(one for one in states.values() if one.sealed and one.last_miniblock_num)
@@ -238,6 +269,13 @@ def test_the_command_proves_and_refuses_in_one_line(
     assert main(["prove", "shards", "shard", stream_id.hex(), "--raw", *at]) == 0
     raw = capfdbinary.readouterr().out
     assert verify(lake.finalized[-1].state_root, stream_id, bytes.fromhex(found["value"][2:]), Proof.from_bytes(raw))
-    for wrong in (["other", stream_id.hex()], ["shard", "0x12"], ["shard", stream_id.hex(), "--height", "77"]):
-        assert main(["prove", "shards", *wrong, *at]) == 2
-        assert capfdbinary.readouterr().err.count(b"\n") == 1
+    unknown = "unknown comet chain 'other': there are shard"
+    for command, why in (
+        (["prove", "shards", "other", stream_id.hex()], unknown),
+        (["snapshot", "export", "other", "file"], unknown),
+        (["prove", "shards", "shard", "0x12"], "64 hex digits"),
+        (["prove", "shards", "shard", stream_id.hex(), "--height", "77"], "there are 1 to 12"),
+    ):
+        assert main([*command, *at]) == 2
+        said = capfdbinary.readouterr().err.decode()
+        assert why in said and said.count("\n") == 1

@@ -276,6 +276,18 @@ def test_all_three_ops_in_one_block() -> None:
     assert set(block.changed) == {space("a"), space("b")}
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_miniblock_and_a_move_go_together_in_either_order(sealed: bool) -> None:
+    both = [advanced("a", 1, sealed=sealed), update_placement(space("a"), [NODES[4]])]
+    for sent in (both, both[::-1]):
+        chain = Chain()
+        chain.block(created("a"))
+        assert [one.code for one in chain.block(*sent).results] == [0, 0]
+        a = chain.streams[space("a")]
+        assert (a.last_miniblock_num, a.last_miniblock_hash, a.sealed) == (1, hash_of("a 1"), sealed)
+        assert (a.nodes, a.replication_factor, a.created_height, a.updated_height) == ((14,), 1, 1, 2)
+
+
 def test_placement_of_a_sealed_stream_changes() -> None:
     chain = Chain()
     chain.block(created("a", sealed=True))

@@ -86,6 +86,15 @@ def test_another_root_over_whole_chunks_is_refused() -> None:
         snapshot.restore(replace(header, registry=header.registry[:1]), chunks)
 
 
+def test_chunks_that_are_missing_at_the_end_are_told_as_such() -> None:
+    shard = made(7)
+    chunks = list(snapshot.chunks_of(shard.streams.values(), shard.registry, 400))
+    sizes = tuple(snapshot.Chunk(len(one), hashlib.sha256(one).digest()) for one in chunks)
+    header = replace(snapshot.make(shard, "c", None, [])[0], chunks=sizes)
+    with pytest.raises(CheckFailed, match=f"has {len(chunks) - 1} chunks, its header says {len(chunks)}: it is truncated"):
+        snapshot.restore(header, chunks[:-1])
+
+
 def test_every_byte_of_a_snapshot_matters() -> None:
     good = written(made(4))
     for place in range(0, len(good), 7):

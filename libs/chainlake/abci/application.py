@@ -57,7 +57,7 @@ class MemoryView:
 
 
 class Application:
-    """Answers the methods of ABCI. One call at a time: the server sees to it."""
+    """Answers the methods of ABCI. One call at a time, but for what is `apart`: the server sees to it."""
 
     def __init__(
         self, shard: Shard, past: Callable[[int], View] | None = None, snapshot_every: int = 0, chain_id: str = ""
@@ -89,6 +89,14 @@ class Application:
     def answer(self, method: Method, request: bytes) -> bytes:
         """The answer's message."""
         return self._methods[method](request)
+
+    def apart(self, method: Method, request: bytes) -> Callable[[], bytes] | None:
+        """What answers a query about an earlier block; None for all else. It reads files of the lake, which may take long, and
+        nothing that blocks change, so these need not wait for it."""
+        past = self._past
+        if method != Method.QUERY or past is None or self._is_head(request):
+            return None
+        return lambda: self._query(request, past)
 
     def _info(self, request: bytes) -> bytes:
         version = text_field(1, "chainlake shard") + text_field(2, __version__) + field_int(3, APP_VERSION)
@@ -127,11 +135,11 @@ class Application:
             self.shard, self._head = restored, MemoryView(restored)
         return body
 
-    def _query(self, request: bytes) -> bytes:
+    def _query(self, request: bytes, past: Callable[[int], View] | None = None) -> bytes:
         """Queries come from anybody and change nothing: whatever is wrong with one, or with the files that it reads, is its own
         answer and no reason to end the validator."""
         try:
-            return self._found(request)
+            return self._found(request, past)
         except Refused as refused:
             return _not_found(refused.code, refused.message)
         except BadInput as error:
@@ -139,21 +147,29 @@ class Application:
         except Exception as error:
             return _not_found(Code.INTERNAL, str(error) if isinstance(error, LakeError) else f"{type(error).__name__}: {error}")
 
-    def _found(self, request: bytes) -> bytes:
-        """A query by path. `/stream` alone takes the id from the request's data; `prove` adds an ICS-23 proof at the head."""
+    def _found(self, request: bytes, past: Callable[[int], View] | None) -> bytes:
+        """A query by path. `/stream` alone takes the id from the request's data; `prove` adds an ICS-23 proof at the head. The
+        head is looked at only if nothing else is `past`."""
         path, _, query = message(request, 2).decode(errors="replace").partition("?")
         data, height = message(request, 1), number(request, 3)
         if path.strip("/") == "stream":
             path = f"/stream/{data.hex()}"
-        value = answer(self._view(height), path, dict(reversed(parse_qsl(query))))
+        view = self._view(height) if past is None else past(height)
+        value = answer(view, path, dict(reversed(parse_qsl(query))))
         body = data_field(7, json.dumps(value, separators=(",", ":")).encode()) + text_field(10, CODESPACE)
         body += field_int(9, height or self.shard.height or 0)
         wanted = path.strip("/").split("/")
-        if number(request, 4) and wanted[0] == "stream" and height in (0, self.shard.height):
+        if number(request, 4) and wanted[0] == "stream" and view is self._head:
             key = read_stream_id(wanted[1])
             proof = text_field(1, PROOF_TYPE) + data_field(2, key) + data_field(3, self.shard.prove(key).to_bytes())
             body += data_field(6, key) + field_bytes(8, field_bytes(1, proof))
         return body
+
+    def _is_head(self, request: bytes) -> bool:
+        try:
+            return number(request, 3) in (0, self.shard.height)
+        except BadInput:
+            return True  # whoever answers it will say what is wrong with it
 
     def _view(self, height: int) -> View:
         if height in (0, self.shard.height):

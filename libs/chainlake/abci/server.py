@@ -1,7 +1,7 @@
 """ABCI's socket protocol: each message has its length before it as a varint; answers come in the order of the questions.
 
 CometBFT opens four connections (consensus, mempool, query, snapshot). Each is read on its own, and the application answers one
-question at a time. Answers are buffered until a Flush asks for them.
+question at a time, but for queries about earlier blocks. Answers are buffered until a Flush asks for them.
 """
 
 import asyncio
@@ -52,15 +52,18 @@ class AbciServer:
 
     async def _answered(self, data: bytes) -> tuple[Method | None, bytes]:
         """The answer to a request, and its method; None if that failed."""
-        async with self._turn:
-            try:
-                method, request = read_request(data)
+        try:
+            method, request = read_request(data)
+            apart = self._application.apart(method, request)
+            if apart is not None:
+                return method, response(method, await asyncio.to_thread(apart))
+            async with self._turn:
                 return method, response(method, await asyncio.to_thread(self._application.answer, method, request))
-            except Exception as error:  # whatever it is: CometBFT has to hear of it, or it waits for ever
-                text = str(error) if isinstance(error, LakeError) else f"{type(error).__name__}: {error}"
-                sys.stderr.write(f"lake abci: {text}\n")
-                self.ended.set()
-                return None, exception(text)
+        except Exception as error:  # whatever it is: CometBFT has to hear of it, or it waits for ever
+            text = str(error) if isinstance(error, LakeError) else f"{type(error).__name__}: {error}"
+            sys.stderr.write(f"lake abci: {text}\n")
+            self.ended.set()
+            return None, exception(text)
 
 
 async def read_message(reader: asyncio.StreamReader) -> bytes | None:

@@ -7,7 +7,7 @@ import re
 import signal
 from typing import TYPE_CHECKING, Any
 
-from chainlake.cli.data import parse_number
+from chainlake.cli.data import parse_height, parse_number
 from chainlake.errors import BadInput
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ def add_commands(commands: Any, common: argparse.ArgumentParser) -> None:
     abci.add_argument("--registry", metavar="FILE", help="nodes, as lake ingest takes them (default: that of the chain)")
     abci.add_argument("--app-hash", choices=("tree", "placeholder"), help="what blocks commit to (default: as the chain has it)")
     abci.add_argument(
+        "--height", metavar="N", help="begin after this block of the lake, 0: with nothing (default: the lake's last block)"
+    )
+    abci.add_argument(
         "--snapshot-every", default="0", metavar="N", help="take a snapshot for others every N blocks (default: none)"
     )
     abci.set_defaults(run=_abci)
@@ -45,7 +48,7 @@ def _abci(given: argparse.Namespace) -> int:
 
 
 def open_application(given: argparse.Namespace, every: int) -> "Application":
-    """The shard as the lake has it; empty if the lake does not have it yet."""
+    """The shard as the lake has it after a block; empty if the lake does not have it yet."""
     from chainlake.abci.application import Application
     from chainlake.lake.home import find_home
     from chainlake.serve.control import LakeControl
@@ -65,10 +68,13 @@ def open_application(given: argparse.Namespace, every: int) -> "Application":
     if not path:
         raise BadInput(f"{given.chain} has no registry of nodes: give --registry FILE")
     registry, mode = read_registry(path), given.app_hash or options.get("app_hash", TREE)
+    wanted = parse_height(given.height)
     if row is None:
+        if wanted:
+            raise BadInput(f"the lake has no block {wanted} of {given.chain}: leave --height out, or see lake status")
         return Application(Shard(registry, mode), snapshot_every=every)
     reader = ShardReader(home, given.chain, prefix=prefix)
-    height = reader.head()
+    height = reader.head() if wanted is None else wanted or None
     streams = reader.streams(height) if height is not None else []
     shard = Shard(registry, mode, height, streams)
     if height is not None and reader.root(height).state_root != shard.state_root:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from chainlake.cli.data import parse_height, parse_options
+from chainlake.cli.prove_shards import known_shard
 from chainlake.cli.show import emit
 from chainlake.encoding import from_hex, to_hex
 from chainlake.errors import BadInput, CheckFailed
@@ -52,6 +53,7 @@ def _export(given: argparse.Namespace) -> int:
     from chainlake.shards.snapshot import pieces_of
 
     height, home, prefix = parse_height(given.height), home_path(given.home), os.environ.get("LAKE_PREFIX", "")
+    known_shard(home, prefix, given.chain)
     progress = Progress("export", EXPORT_STEPS, unit="steps")
     header, chunks = export(home, given.chain, height, prefix=prefix, step=lambda: progress.advance(1))
     try:

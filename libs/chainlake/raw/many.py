@@ -19,6 +19,7 @@ from chainlake.raw.rules import Advance, Broken, Header, link
 from chainlake.raw.stages import HEADER, MAX_BYTES, RawRun, headers_of, other_start, settled, transactions_of
 from chainlake.sources.base import Cursor
 from chainlake.sources.datasource import Feed, feed_of, read_feeds, register
+from chainlake.sources.files import PARALLEL
 
 LEAST_BYTES = 1 << 20
 AT_ONCE = 256
@@ -135,10 +136,11 @@ class ManyRawRun(LaneRun):
         return advances, None
 
     def _advance(self, frame: DataFrame, taken: dict[str, list[Advance]], timings: Timings) -> None:
+        """A commit has few files, however many chains there are: a thousand small ones are slow to write, and slower to read."""
         pieces = [(one.first, one.last, chain) for chain, advances in taken.items() for one in advances]
         allowed = F.broadcast(self.lake.spark.createDataFrame(pieces, PIECES))
         blocks = frame.join(allowed, F.col("place").between(F.col("p_first"), F.col("p_last")))
-        blocks = blocks.withColumnRenamed("height", "_height")
+        blocks = blocks.withColumnRenamed("height", "_height").coalesce(PARALLEL)
         output = Output({"raw.blocks": blocks.drop("transactions"), "raw.transactions": transactions_of(blocks)})
         ranges = {chain: (advances[0].base, advances[-1].height) for chain, advances in taken.items()}
         self.write(ranges, output, {chain: advances[-1].hash for chain, advances in taken.items()}, timings)

@@ -4,6 +4,7 @@ Paths and answers are those of `shards.query`; `?height=` asks for an earlier bl
 looked for in the shard that its id belongs to, where the chain ids of the shards are known.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
@@ -23,6 +24,8 @@ PATHS = ("/stream/{id}", "/stream", "/streams", "/streams/{a}", "/streams/{a}/{b
 PROTOBUF = "application/x-protobuf"
 STATUS = {Code.NOT_FOUND: 404}
 MAX_HEIGHT = 18
+KEPT_READERS = 16
+"""Shards that were asked last: a lake may have a thousand, and the reader of each keeps what it has read."""
 
 
 class ShardRoutes:
@@ -31,7 +34,7 @@ class ShardRoutes:
     def __init__(self, gateway: Gateway, home: Path, prefix: str, control: LakeControl, chain: str | None = None) -> None:
         """`chain` is the shard that is meant where none is named."""
         self._gateway, self._home, self._prefix, self._control, self._chain = gateway, home, prefix, control, chain
-        self._readers: dict[str, ShardReader] = {}
+        self._readers: OrderedDict[str, ShardReader] = OrderedDict()
         self._lock = Lock()
         for path in PATHS:
             gateway.router.add("GET", path, self.query)
@@ -76,6 +79,9 @@ class ShardRoutes:
         with self._lock:
             if name not in self._readers:
                 self._readers[name] = ShardReader(self._home, name, prefix=self._prefix)
+                while len(self._readers) > KEPT_READERS:
+                    self._readers.popitem(last=False)
+            self._readers.move_to_end(name)
             return self._readers[name]
 
 

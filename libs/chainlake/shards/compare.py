@@ -90,13 +90,14 @@ def parse_block_results(value: Any) -> ChainResults:
     height = result.get("height")
     if not isinstance(height, str) or not re.fullmatch("[0-9]{1,18}", height):
         raise BadInput(f"height is {height!r:.60}: a decimal number in quotes is expected")
-    results = tuple(_parse_tx(one) for one in _list(result.get("txs_results"), "txs_results"))
+    results = tuple(parse_tx_result(one, "txs_results") for one in _list(result.get("txs_results"), "txs_results"))
     return ChainResults(int(height), results, _base64(result.get("app_hash")))
 
 
-def _parse_tx(value: Any) -> ChainTxResult:
+def parse_tx_result(value: Any, name: str) -> ChainTxResult:
+    """The result of one transaction, as CometBFT writes it under whatever name."""
     if not isinstance(value, dict):
-        raise BadInput(f"txs_results holds {value!r:.60}: an object is expected")
+        raise BadInput(f"{name} holds {value!r:.60}: an object is expected")
     code = value.get("code", 0)
     if not isinstance(code, int) or isinstance(code, bool):
         raise BadInput(f"code is {code!r:.60}: a number is expected")

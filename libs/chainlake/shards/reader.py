@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from threading import Lock
 from typing import Any, NamedTuple
 
 from chainlake.encoding import short, to_hex
@@ -21,7 +22,8 @@ from chainlake.shards.state import StreamState, value_of
 
 STAGE = "silver.shards"
 TOP = "top"
-KEPT_LISTS = 4
+KEPT_LISTS, KEPT_STREAMS = 4, 1_000_000
+"""Lists of all streams that are kept: the last one, and others while there are no more than so many streams in them."""
 KEPT_DIGITS, KEPT_BYTES, PAGE_BYTES = 3, 32 << 20, 6 << 10
 """Tree rows near the root are in the way of every proof: pages below prefixes of so many digits are kept, about 6 kB each."""
 
@@ -95,6 +97,7 @@ class ShardReader:
         self._tree = StateReader(lake, "silver.shard_tree", "prefix", ("leaves", "hash", "key"))
         self._nodes = StateReader(lake, "silver.shard_nodes", "permanent_index", ("address", "from_height"))
         self._lists: OrderedDict[tuple[int, int], list[StreamState]] = OrderedDict()
+        self._lock = Lock()
         self._pages: ByteCache[list[Node]] = ByteCache(KEPT_BYTES)
         self._blocks: ByteCache[tuple[Root, NodeRegistry]] = ByteCache(KEPT_BYTES)
         self._roots = KeyedRows(lake, "silver.shard_roots", "_height", ("app_hash", "state_root", "stream_count"))
@@ -134,9 +137,11 @@ class ShardReader:
         found = self._lists.get((seq, at))
         if found is None:
             rows = self._streams.newest(self.chain, history, at)
-            found = self._lists[seq, at] = sorted(map(_state, rows), key=lambda one: one.stream_id)
-            if len(self._lists) > KEPT_LISTS:
-                self._lists.popitem(last=False)
+            found = sorted(map(_state, rows), key=lambda one: one.stream_id)
+            with self._lock:
+                self._lists[seq, at] = found
+                while len(self._lists) > 1 and (len(self._lists) > KEPT_LISTS or self._listed() > KEPT_STREAMS):
+                    self._lists.popitem(last=False)
         return found
 
     def prove(self, stream_id: bytes, height: int | None = None) -> Proven:
@@ -161,6 +166,9 @@ class ShardReader:
             raise BrokenPromise(f"the tree of {self.chain} at block {at} does not have the root of that block: run lake verify")
         proof = prove_stored(top, load, stream_id, value)
         return Proven(root, stream_id, values.get(stream_id), proof)
+
+    def _listed(self) -> int:
+        return sum(map(len, self._lists.values()))
 
     def _at(self, history: History, height: int | None) -> int:
         head, first = history.head(), history.first_height()

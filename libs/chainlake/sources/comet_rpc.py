@@ -1,9 +1,9 @@
 """CometBFT blocks from a node, by JSON-RPC: `block` and `block_results` of each height. The position of a block is its height.
 
 The block's payload is the `/block` result with the `/block_results` result beside it (member `block_results`), so that what the
-chain reported of its transactions comes with them. A node that does not keep results gives blocks only. CometBFT's blocks are
-final, so all up to the node's latest are read. A wrong answer of a node is not the chain's fault: it is asked again, and in the
-end `Unavailable`.
+chain reported of its transactions comes with them. A node that does not keep results, or not for as long as blocks, gives blocks
+only. CometBFT's blocks are final, so all up to the node's latest are read. A wrong answer of a node is not the chain's fault: it
+is asked again, and in the end `Unavailable`.
 """
 
 import re
@@ -23,6 +23,7 @@ class CometNode(BlockNode):
     def __init__(self, url: str, options: Mapping[str, str], share: int = 1) -> None:
         super().__init__(url, options, share)
         self._has_results = True
+        self._latest = 0
 
     def status(self) -> tuple[str, int, int]:
         """The chain id, and the first and last block that the node has; the last is 0 before the first block."""
@@ -45,8 +46,16 @@ class CometNode(BlockNode):
         blocks, results = answers[: len(heights)], answers[len(heights) :]
         if any(isinstance(answer, RpcFailure) and answer.is_unsupported for answer in results):
             self._has_results = False
-        reported = results if self._has_results else [None] * len(heights)
+        reported = map(self._kept, heights, results) if self._has_results else [None] * len(heights)
         return [self._block(*one) for one in zip(heights, blocks, reported, strict=True)]
+
+    def _kept(self, height: int, results: Any) -> Any:
+        """What the node said of a block's results; None if it has pruned them. Those of its last block may be still to come: they
+        are there before the next block is."""
+        if isinstance(results, RpcFailure) and results.is_absent:
+            self._latest = self._latest if height < self._latest else self.status()[2]
+            return None if height < self._latest else results
+        return results
 
     def _block(self, height: int, block: Any, results: Any) -> RawBlock | str:
         for answer in (block, results):

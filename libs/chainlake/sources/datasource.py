@@ -10,7 +10,7 @@ error of ours and not one of Spark; then the secrets of that process travel to t
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -47,14 +47,25 @@ BATCH_BLOCKS = 1000
 PLACE_BITS, SPLIT_BITS = 32, 16
 
 
-class SplitPartition(InputPartition):
+MOST_TASKS = 32
+"""So many tasks read at most: each has its price, which with a thousand chains is more than that of a few blocks."""
+
+
+@dataclass(frozen=True)
+class FeedSplit:
     """A split of a feed, and its place in the order of the batch."""
 
-    def __init__(self, index: int, split: Split, feed: int = 0) -> None:
-        super().__init__(index)
-        self.index = index
-        self.split = split
-        self.feed = feed
+    index: int
+    split: Split
+    feed: int
+
+
+class SplitsPartition(InputPartition):
+    """Splits that one task reads, one after the other; they lie beside each other, as their blocks do then in files."""
+
+    def __init__(self, number: int, splits: list[FeedSplit]) -> None:
+        super().__init__(number)
+        self.splits = splits
 
 
 @dataclass(frozen=True)
@@ -114,19 +125,25 @@ class BlockReader(DataSourceReader):
         self._feeds = [FeedReader(options["kind"], feed) for feed in feeds]
 
     def partitions(self) -> list[InputPartition]:
-        return [
-            SplitPartition((number << SPLIT_BITS) + index, split, number)
+        splits = [
+            FeedSplit((number << SPLIT_BITS) + index, split, number)
             for number, feed in enumerate(self._feeds)
             for index, split in enumerate(feed.splits())
         ]
+        tasks = min(MOST_TASKS, len(splits))
+        bounds = [task * len(splits) // tasks for task in range(tasks + 1)] if tasks else []
+        return [SplitsPartition(task, splits[low:high]) for task, (low, high) in enumerate(pairwise(bounds))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        if not isinstance(partition, SplitPartition):  # Spark reads nothing in particular when there are no splits
-            return
-        place = partition.index << PLACE_BITS
+        if isinstance(partition, SplitsPartition):  # Spark reads nothing in particular when there are no splits
+            for one in partition.splits:
+                yield from self._read(one)
+
+    def _read(self, one: FeedSplit) -> Iterator[pa.RecordBatch]:
+        place = one.index << PLACE_BITS
         blocks: list[RawBlock | BadBlock] = []
         size = 0
-        for block in self._feeds[partition.feed].read(partition.split):
+        for block in self._feeds[one.feed].read(one.split):
             blocks.append(block)
             size += _size(block)
             if size > BATCH_BYTES or len(blocks) >= BATCH_BLOCKS:

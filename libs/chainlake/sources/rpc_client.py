@@ -25,6 +25,7 @@ DOUBLINGS = 16
 """Pauses double so often at most: a float cannot hold what thousands of tries would make of them."""
 PASSING_CODES = (-32005, -32003, -32002, -32603, 429)
 PASSING_WORDS = ("rate limit", "too many", "limit exceeded", "too large", "timeout", "timed out", "try again", "busy")
+ABSENT_WORDS = "could not find results for height"
 UNSUPPORTED_CODES = (-32601, -32602, -32004)
 UNSUPPORTED_WORDS = ("not found", "unknown", "invalid", "does not exist", "not available", "not allowed")
 
@@ -53,10 +54,15 @@ class RpcFailure:
         return named or self.code in UNSUPPORTED_CODES or refused
 
     @property
+    def is_absent(self) -> bool:
+        """CometBFT has no results of a block: not yet, or not any more."""
+        return ABSENT_WORDS in self.message
+
+    @property
     def is_passing(self) -> bool:
         """The node may answer the same call later."""
         words = any(word in self.message.lower() for word in PASSING_WORDS)
-        return not self.is_unsupported and (self.code in PASSING_CODES or words)
+        return not self.is_unsupported and not self.is_absent and (self.code in PASSING_CODES or words)
 
     @property
     def is_too_much(self) -> bool:
