@@ -8,6 +8,7 @@ import sys
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainlake.cage import query as cage_query
 from chainlake.cage.decode import decode_block
 from chainlake.cage.draw import draw_trie, steps_of
 from chainlake.cage.reader import CageReader
@@ -159,6 +161,11 @@ def test_the_command_line(home: Path, capfdbinary: pytest.CaptureFixture[bytes])
         assert csmt.verify(bytes.fromhex(shown["root"][2:]), csmt.txin_key(*gone), value_there, proof)
 
 
+def test_a_chain_that_is_none_of_cardano_is_named_with_those_that_are(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "utxo", "demo-evm", "11" * 32 + "#1", "--home", str(home)]) == 2
+    assert capsys.readouterr().err == f"lake: unknown cardano chain 'demo-evm': there are {CHAIN}\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -188,7 +195,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.router, self.pool = Router(), Pool()
-        self.settings = type("Settings", (), {"request_seconds": 5.0})()
+        self.settings = SimpleNamespace(request_seconds=5.0, max_response=1 << 20)
 
 
 def get(gate: Gate, path: str, **query: str) -> tuple[int, Any]:
@@ -231,6 +238,24 @@ def test_http(home: Path) -> None:
         status, error = get(gate, path, **query)
         assert status == 400 and "\n" not in error["error"]
     assert get(gate, "/cage/token/77")[0] == 404
+
+
+def test_long_lists_come_in_parts_and_are_never_cut_without_a_word(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, rows = Gate(), CageReader(home, CHAIN).utxos_with(POLICY)
+    CageRoutes(gate, home, "", LakeControl(EmbeddedLake(home)))  # type: ignore[arg-type]
+    path = f"/utxos/asset/{POLICY.hex()}"
+    parts = [get(gate, path, limit="2", offset=str(at))[1] for at in range(0, len(rows) + 2, 2)]
+    assert parts[-1] == [] and len(rows) > 3
+    assert [row["tx_id"] for part in parts for row in part] == ["0x" + row["tx_id"].hex() for row in rows]
+    monkeypatch.setattr(cage_query, "MOST", len(rows) - 1)
+    status, error = get(gate, path)
+    assert status == 400 and error["error"].startswith(f"{len(rows)} rows are more than an answer has: ask for {len(rows) - 1}")
+    assert len(get(gate, path, offset="1")[1]) == len(get(gate, path, limit=str(len(rows) - 1))[1]) == len(rows) - 1
+    for wrong in ({"limit": "0"}, {"limit": str(len(rows))}, {"limit": ""}, {"offset": "-1"}, {"offset": "9" * 30}):
+        assert get(gate, path, **wrong)[0] == 400
+    gate.settings.max_response = 2_000
+    assert "2,000 are the most: ask for less" in get(gate, path, limit="4")[1]["error"]
+    assert get(gate, path, limit="1")[0] == 200
 
 
 def test_pictures_of_a_trie_and_of_a_proof() -> None:
