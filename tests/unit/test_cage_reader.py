@@ -5,8 +5,10 @@ import json
 import random
 import subprocess
 import sys
+import time
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,13 +25,15 @@ from chainlake.cage.reader import CageReader
 from chainlake.cli.main import main
 from chainlake.demo import cage
 from chainlake.demo.cage_world import POLICY
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, BrokenPromise
 from chainlake.merkle import csmt, mpf
 from chainlake.merkle.blake import blake
 from chainlake.serve.cage import CageRoutes
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.router import Request, Response, Router
+from chainlake.serve.state_rows import KeyedRows
+from chainlake.serve.table_log import TableLog
 from tests.unit.cage_asking import ask, same_head
 from tests.unit.cage_lake import CHAIN, CageLake
 from tests.unit.cage_making import canonical, replayed
@@ -91,6 +95,59 @@ def test_after_any_advances_rollbacks_and_forks_all_is_as_it_was_at_that_block(
             head = high
         assert reader.at()[1] == head
         ask(reader, now[: head + 1], random.Random(head), 2)
+
+
+def test_after_compactions_everything_is_answered_from_the_base_and_what_came_later(tmp_path: Path) -> None:
+    lake = CageLake(tmp_path, SEED)
+    for low, high in ((0, 12), (12, 26), (26, 40)):
+        lake.advance(low - 1, HISTORY[low:high])
+        lake.compact(high - 1)
+        reader = CageReader(tmp_path, CHAIN)
+        ask(reader, HISTORY[:high], random.Random(high))
+        same_head(reader, HISTORY[high - 1][0])
+    lake.roll_back(39, 33)
+    ask(reader, HISTORY[:34], random.Random(9))
+    same_head(reader, HISTORY[33][0])
+
+
+def test_requests_at_the_same_moment_miss_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway asks one reader from several threads. Several that take in one commit must not count it several times: those
+    that come next would never be seen."""
+    lake = CageLake(tmp_path, SEED)
+    lake.advance(-1, HISTORY[:20])
+    reader = CageReader(tmp_path, CHAIN)
+    reader.block()
+    lake.advance(19, HISTORY[20:25])
+    load = TableLog._load_commit
+
+    def slowly(log: TableLog, version: int) -> bool:
+        found = load(log, version)
+        time.sleep(0.01)
+        return found
+
+    monkeypatch.setattr(TableLog, "_load_commit", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: reader.block()["_height"], range(8))) == [24] * 8
+    lake.roll_back(24, 7)
+    assert reader.block()["utxo_root"] == HISTORY[7][0].utxo_root()
+
+
+def test_of_a_key_the_newest_row_counts_in_whatever_order_files_are_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed files mix blocks, and the rows of a key may lie in two parts of a file."""
+    read = KeyedRows.read
+    monkeypatch.setattr(KeyedRows, "read", lambda *given: reversed(list(read(*given))))
+    same_head(CageReader(home, CHAIN), HISTORY[-1][0])
+
+
+def test_a_proof_that_does_not_fit_the_root_of_its_block_is_not_given(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, place = CageReader(home, CHAIN), min(HISTORY[-1][0].utxos)
+    token, facts = token_with_facts()
+    monkeypatch.setattr(reader, "_utxo", lambda *_: None)
+    with pytest.raises(BrokenPromise, match="does not have the root of that block: run lake verify"):
+        reader.prove_utxo(place)
+    monkeypatch.setattr(reader._facts, "at", lambda *_: [{"value": b"another"}])
+    with pytest.raises(BrokenPromise, match=r"the facts and the trie of token .* differ: run lake verify"):
+        reader.prove_fact(token, min(facts))
 
 
 def test_an_output_with_the_hash_of_its_datum_is_answered_with_the_datum_once_a_transaction_has_shown_it(tmp_path: Path) -> None:
