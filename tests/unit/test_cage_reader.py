@@ -321,8 +321,11 @@ def test_pictures_of_a_trie_and_of_a_proof() -> None:
     assert drawn.count("…") == len(facts)
     key = sorted(facts)[0]
     lines = list(steps_of(key, facts[key], mpf.prove(facts, key)))
-    assert lines[-1].startswith("the leaf,") and len(lines) == 3 + len(mpf.prove(facts, key).steps)
-    assert "it is not there" in list(steps_of(b"none", None, mpf.prove(facts, b"none")))[1]
+    assert lines[2].startswith("the leaf,") and len(lines) == 3 + len(mpf.prove(facts, key).steps)
+    assert lines[-1].endswith(f": {mpf.root(facts).hex()[:16]}…")
+    for known in (facts, dict([*facts.items()][:1]), {}):
+        lines = list(steps_of(b"none", None, mpf.prove(known, b"none")))
+        assert "it is not there" in lines[1] and lines[-1].endswith(f": {mpf.root(known).hex()[:16]}…")
 
 
 def test_a_proof_does_not_wait_for_pandas(home: Path) -> None:
