@@ -65,7 +65,7 @@ def read_height(query: Params) -> int | None:
 
 
 def plain(value: Any) -> Any:
-    """A row as JSON: bytes as 0x hex, large numbers as text would lose nothing, so they stay numbers."""
+    """A row as JSON: bytes as 0x hex, numbers as numbers, also those that JavaScript would round."""
     if isinstance(value, Mapping):
         return {name: plain(one) for name, one in value.items() if name not in HIDDEN}
     if isinstance(value, list):
