@@ -20,16 +20,16 @@ from chainlake.demo import cage
 from chainlake.demo.cage import Made
 from chainlake.demo.cardano import array, header, mapping, uint
 from chainlake.errors import BadInput
-from chainlake.lake import Lake
+from chainlake.lake import Lake, compaction
 from chainlake.lake.home import Home
 from chainlake.lake.sql import query
-from chainlake.lake.stage import Batch
+from chainlake.lake.stage import SMALL_ROW_GROUPS, Batch
 from chainlake.lake.verify import verify
 from chainlake.merkle import mpf
 from chainlake.merkle.blake import blake
 from chainlake.sources.cbor_spans import children
 from tests.spark.cage_images import Images
-from tests.unit.cage_asking import ask
+from tests.unit.cage_asking import ask, same_head
 from tests.unit.cage_making import branches, canonical, replayed
 from tests.unit.cage_replay import Replay
 
@@ -182,9 +182,9 @@ def undo(rows: Sequence[dict[str, Any]], history: list[tuple[Replay, Any]], low:
         assert facts == {(t, k): v for t, own in was.facts.items() for k, v in own.items()}, height
 
 
-def inverse(lake: Lake, chain: str) -> list[dict[str, Any]]:
-    """The operations of gold.cage_inverse_ops."""
-    return [row.asDict(recursive=True) for row in lake.table("gold.cage_inverse_ops", chain=chain).collect()]
+def inverse(lake: Lake, chain: str, seq: int | None = None) -> list[dict[str, Any]]:
+    """The operations of gold.cage_inverse_ops, now or as the lake stood at a commit."""
+    return [row.asDict(recursive=True) for row in lake.table("gold.cage_inverse_ops", chain=chain, seq=seq).collect()]
 
 
 def test_any_chain_and_any_abandoned_branch_is_undone_block_by_block(full_lake: Lake) -> None:
@@ -237,6 +237,7 @@ def test_every_height_is_that_of_the_replay_through_batches_forks_and_rollbacks(
     reader = CageReader(home.path, chain, prefix=full_lake.namespace.prefix)
     ask(reader, expected, random.Random(1))
 
+    followed = full_lake.ledger.read(["gold.cage"]).of("gold.cage", chain).seq()
     for height in (33, 17):
         full_lake.rollback("silver.cage", chain, height, why="a test")
         assert reader.block()["utxo_root"] == expected[height][0].utxo_root()
@@ -244,6 +245,7 @@ def test_every_height_is_that_of_the_replay_through_batches_forks_and_rollbacks(
             reader.block(height + 1)
     compare(Tables(full_lake, chain), expected[17][0], 17)
     assert full_lake.table("gold.cage_inverse_ops", chain=chain).agg({"height": "max"}).collect()[0][0] <= 17
+    undo(inverse(full_lake, chain, followed), expected, 17)
     run(full_lake, chain)
     compare(Tables(full_lake, chain), expected[44][0], 44)
     undo(inverse(full_lake, chain), expected)
@@ -262,6 +264,39 @@ def test_every_height_is_that_of_the_replay_through_batches_forks_and_rollbacks(
     rows = query(full_lake, f"SELECT root, value FROM prove_utxo('{chain}', '{text}', 44)").collect()
     assert bytes(rows[0][0]) == expected[44][0].utxo_root() and bytes(rows[0][1]) == expected[44][0].utxos[place].raw
     assert list(done["status"]) == ["ok"]
+
+
+def test_a_compacted_chain_answers_proves_and_goes_on_as_before(
+    full_lake: Lake, home: Home, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = list(cage.chain(36, 12, forks={}))
+    expected = replayed(canonical(made), 12)
+    full_lake.ingest(chain, "cardano", write(tmp_path, made[:24], "a.chunk"), {**options(tmp_path, 12), "window": "9"})
+    run(full_lake, chain)
+    monkeypatch.setattr(compaction, "_pack", lambda *_: None)  # tables that tests share are packed elsewhere
+    sizes, append = set(), compaction.append
+
+    def appended(*given: Any) -> Any:
+        sizes.add(full_lake.spark.conf.get("parquet.block.size", None))
+        return append(*given)
+
+    monkeypatch.setattr(compaction, "append", appended)
+    for stage in STAGES[1:]:
+        assert [one.height for one in compaction.compact(full_lake, stage, chain)] == [23 - 9]
+    assert sizes == {SMALL_ROW_GROUPS["parquet.block.size"]}, "readers look for few rows in bases too"
+    reader = CageReader(home.path, chain, prefix=full_lake.namespace.prefix)
+    ask(reader, expected[:24], random.Random(1))
+    same_head(reader, expected[23][0])
+    monkeypatch.undo()
+    full_lake.ingest(chain, "cardano", write(tmp_path, made, "b.chunk"), options(tmp_path, 12))
+    run(full_lake, chain)
+    compare(Tables(full_lake, chain), expected[35][0], 35)
+    undo(inverse(full_lake, chain), expected)
+    ask(reader, expected, random.Random(2))
+    same_head(reader, expected[35][0])
+    assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
+    full_lake.rollback("silver.cage", chain, 27, why="a test")
+    same_head(reader, expected[27][0])
 
 
 def test_a_root_that_is_not_the_datums_and_a_block_that_is_none_stop_the_chain_there(

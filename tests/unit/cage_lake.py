@@ -12,7 +12,7 @@ from chainlake.cage import bronze_rows, token_rows, utxo_fold
 from chainlake.cage.reader import STAGE
 from chainlake.cage.token_fold import TokenEvent, fold_token
 from chainlake.cage.transaction import TxIn
-from chainlake.lake.visibility import ADVANCE, ROLLBACK
+from chainlake.lake.visibility import ADVANCE, COMPACT, ROLLBACK
 from chainlake.merkle import csmt, mpf
 from chainlake.merkle.blake import blake
 from tests.unit.cage_making import Found, start
@@ -93,6 +93,32 @@ class CageLake:
                 key = csmt.txin_key(*place)
                 trees[utxo_fold.to_text(csmt.part_of(key, utxo_fold.PART_DEPTH))].insert(key, output.raw)
             self.tree = {part: _rows(tree) for part, tree in trees.items()}
+
+    def compact(self, head: int) -> None:
+        """The state at the head goes to the base tables, as `lake compact` puts it there."""
+        self.seq += 1
+        own, state = {"_height": head, "_deleted": False}, self.before
+        rows: dict[str, list[Row]] = {name: [] for name in SCHEMAS if name not in EVENTS}
+        for place, output in state.utxos.items():
+            row = {**own, "tx_id": place.tx_id, "tx_index": place.number, **output._asdict(), "txout": output.raw}
+            row |= {"created_height": state.created[place], "assets": [asset._asdict() for asset in output.assets]}
+            rows["silver_utxos"].append(row)
+            rows["gold_utxos_by_address"].append(row)
+        for kept in self.tree.values():
+            rows["silver_utxo_nodes"] += _nodes(head, dict(kept), utxo_fold.BUCKET_DEPTH, {})
+        for token, known in state.tokens.items():
+            since = {"created_height": known.created_height, "updated_height": known.updated_height, "tracked": known.tracked}
+            rows["silver_cage_tokens"].append({**own, "token_id": token, **known.state._asdict(), **since})
+            rows["silver_trie_nodes"] += _nodes(head, dict(self.tries[token]), token_rows.BUCKET, {"token_id": token})
+        rows["silver_trie_facts"] = [
+            {**own, "token_id": token, "key": key, "value": value}
+            for token, facts in state.facts.items()
+            for key, value in facts.items()
+        ]
+        rows["silver_cage_requests"] = [_request(head, place, state, state) for place in state.requests]
+        for name, made in rows.items():
+            self._write(f"{name}_base", made, SCHEMAS[name], self.seq)
+        self._ledger(COMPACT, head, head)
 
     def _utxos(self, rows: dict[str, list[Row]], height: int, state: Replay) -> None:
         old = {} if self.genesis is not None else self.before.utxos

@@ -180,6 +180,24 @@ def test_a_root_that_is_not_the_datums_names_block_transaction_and_token() -> No
         list(fold_token(b"t", None, {}, [booted, booted]))
 
 
+def test_what_a_block_does_to_a_key_several_times_is_told_once_from_what_was_there_before() -> None:
+    def updated(tx_index: int, left: dict[bytes, bytes], *operations: mpf.Operation) -> TokenEvent:
+        state = State(OWNER, mpf.root(left), 1, 1, 1)
+        return TokenEvent(9, tx_index, "update", state, mpf.EMPTY, operations)
+
+    old = {b"changed": b"0", b"gone": b"0", b"same": b"0"}
+    first = updated(0, old, *(mpf.Operation(key, None, value) for key, value in old.items()))._replace(height=8)
+    steps = [
+        *(mpf.Operation(key, b"0", b"1") for key in old),
+        *(mpf.Operation(b"changed", b"1", b"2"), mpf.Operation(b"gone", b"1", None), mpf.Operation(b"same", b"1", b"0")),
+        *(mpf.Operation(b"new", None, b"1"), mpf.Operation(b"new", b"1", b"2"), mpf.Operation(b"brief", None, b"1")),
+        mpf.Operation(b"brief", b"1", None),
+    ]
+    left = {b"changed": b"2", b"same": b"0", b"new": b"2"}
+    done = list(fold_token(b"t", None, {}, [first, updated(0, left, *steps)]))[-1]
+    assert done.facts == {b"changed": (b"2", True), b"gone": (b"0", False), b"new": (b"2", True)}
+
+
 def test_a_token_from_before_the_first_block_is_kept_without_its_trie_unless_that_was_empty() -> None:
     state = State(OWNER, b"\x07" * 32, 1, 1, 1)
     insert = mpf.Operation(b"k", None, b"v")

@@ -5,9 +5,12 @@ import json
 import random
 import subprocess
 import sys
+import time
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -15,19 +18,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from chainlake.cage import query as cage_query
 from chainlake.cage.decode import decode_block
 from chainlake.cage.draw import draw_trie, steps_of
 from chainlake.cage.reader import CageReader
 from chainlake.cli.main import main
 from chainlake.demo import cage
 from chainlake.demo.cage_world import POLICY
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, BrokenPromise
 from chainlake.merkle import csmt, mpf
 from chainlake.merkle.blake import blake
 from chainlake.serve.cage import CageRoutes
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
 from chainlake.serve.router import Request, Response, Router
+from chainlake.serve.state_rows import KeyedRows
+from chainlake.serve.table_log import TableLog
 from tests.unit.cage_asking import ask, same_head
 from tests.unit.cage_lake import CHAIN, CageLake
 from tests.unit.cage_making import canonical, replayed
@@ -89,6 +95,59 @@ def test_after_any_advances_rollbacks_and_forks_all_is_as_it_was_at_that_block(
             head = high
         assert reader.at()[1] == head
         ask(reader, now[: head + 1], random.Random(head), 2)
+
+
+def test_after_compactions_everything_is_answered_from_the_base_and_what_came_later(tmp_path: Path) -> None:
+    lake = CageLake(tmp_path, SEED)
+    for low, high in ((0, 12), (12, 26), (26, 40)):
+        lake.advance(low - 1, HISTORY[low:high])
+        lake.compact(high - 1)
+        reader = CageReader(tmp_path, CHAIN)
+        ask(reader, HISTORY[:high], random.Random(high))
+        same_head(reader, HISTORY[high - 1][0])
+    lake.roll_back(39, 33)
+    ask(reader, HISTORY[:34], random.Random(9))
+    same_head(reader, HISTORY[33][0])
+
+
+def test_requests_at_the_same_moment_miss_no_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateway asks one reader from several threads. Several that take in one commit must not count it several times: those
+    that come next would never be seen."""
+    lake = CageLake(tmp_path, SEED)
+    lake.advance(-1, HISTORY[:20])
+    reader = CageReader(tmp_path, CHAIN)
+    reader.block()
+    lake.advance(19, HISTORY[20:25])
+    load = TableLog._load_commit
+
+    def slowly(log: TableLog, version: int) -> bool:
+        found = load(log, version)
+        time.sleep(0.01)
+        return found
+
+    monkeypatch.setattr(TableLog, "_load_commit", slowly)
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(lambda _: reader.block()["_height"], range(8))) == [24] * 8
+    lake.roll_back(24, 7)
+    assert reader.block()["utxo_root"] == HISTORY[7][0].utxo_root()
+
+
+def test_of_a_key_the_newest_row_counts_in_whatever_order_files_are_read(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Packed files mix blocks, and the rows of a key may lie in two parts of a file."""
+    read = KeyedRows.read
+    monkeypatch.setattr(KeyedRows, "read", lambda *given: reversed(list(read(*given))))
+    same_head(CageReader(home, CHAIN), HISTORY[-1][0])
+
+
+def test_a_proof_that_does_not_fit_the_root_of_its_block_is_not_given(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, place = CageReader(home, CHAIN), min(HISTORY[-1][0].utxos)
+    token, facts = token_with_facts()
+    monkeypatch.setattr(reader, "_utxo", lambda *_: None)
+    with pytest.raises(BrokenPromise, match="does not have the root of that block: run lake verify"):
+        reader.prove_utxo(place)
+    monkeypatch.setattr(reader._facts, "at", lambda *_: [{"value": b"another"}])
+    with pytest.raises(BrokenPromise, match=r"the facts and the trie of token .* differ: run lake verify"):
+        reader.prove_fact(token, min(facts))
 
 
 def test_an_output_with_the_hash_of_its_datum_is_answered_with_the_datum_once_a_transaction_has_shown_it(tmp_path: Path) -> None:
@@ -159,6 +218,11 @@ def test_the_command_line(home: Path, capfdbinary: pytest.CaptureFixture[bytes])
         assert csmt.verify(bytes.fromhex(shown["root"][2:]), csmt.txin_key(*gone), value_there, proof)
 
 
+def test_a_chain_that_is_none_of_cardano_is_named_with_those_that_are(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prove", "utxo", "demo-evm", "11" * 32 + "#1", "--home", str(home)]) == 2
+    assert capsys.readouterr().err == f"lake: unknown cardano chain 'demo-evm': there are {CHAIN}\n"
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -188,7 +252,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.router, self.pool = Router(), Pool()
-        self.settings = type("Settings", (), {"request_seconds": 5.0})()
+        self.settings = SimpleNamespace(request_seconds=5.0, max_response=1 << 20)
 
 
 def get(gate: Gate, path: str, **query: str) -> tuple[int, Any]:
@@ -233,14 +297,35 @@ def test_http(home: Path) -> None:
     assert get(gate, "/cage/token/77")[0] == 404
 
 
+def test_long_lists_come_in_parts_and_are_never_cut_without_a_word(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, rows = Gate(), CageReader(home, CHAIN).utxos_with(POLICY)
+    CageRoutes(gate, home, "", LakeControl(EmbeddedLake(home)))  # type: ignore[arg-type]
+    path = f"/utxos/asset/{POLICY.hex()}"
+    parts = [get(gate, path, limit="2", offset=str(at))[1] for at in range(0, len(rows) + 2, 2)]
+    assert parts[-1] == [] and len(rows) > 3
+    assert [row["tx_id"] for part in parts for row in part] == ["0x" + row["tx_id"].hex() for row in rows]
+    monkeypatch.setattr(cage_query, "MOST", len(rows) - 1)
+    status, error = get(gate, path)
+    assert status == 400 and error["error"].startswith(f"{len(rows)} rows are more than an answer has: ask for {len(rows) - 1}")
+    assert len(get(gate, path, offset="1")[1]) == len(get(gate, path, limit=str(len(rows) - 1))[1]) == len(rows) - 1
+    for wrong in ({"limit": "0"}, {"limit": str(len(rows))}, {"limit": ""}, {"offset": "-1"}, {"offset": "9" * 30}):
+        assert get(gate, path, **wrong)[0] == 400
+    gate.settings.max_response = 2_000
+    assert "2,000 are the most: ask for less" in get(gate, path, limit="4")[1]["error"]
+    assert get(gate, path, limit="1")[0] == 200
+
+
 def test_pictures_of_a_trie_and_of_a_proof() -> None:
     _, facts = token_with_facts()
     drawn = draw_trie(facts)
     assert drawn.count("…") == len(facts)
     key = sorted(facts)[0]
     lines = list(steps_of(key, facts[key], mpf.prove(facts, key)))
-    assert lines[-1].startswith("the leaf,") and len(lines) == 3 + len(mpf.prove(facts, key).steps)
-    assert "it is not there" in list(steps_of(b"none", None, mpf.prove(facts, b"none")))[1]
+    assert lines[2].startswith("the leaf,") and len(lines) == 3 + len(mpf.prove(facts, key).steps)
+    assert lines[-1].endswith(f": {mpf.root(facts).hex()[:16]}…")
+    for known in (facts, dict([*facts.items()][:1]), {}):
+        lines = list(steps_of(b"none", None, mpf.prove(known, b"none")))
+        assert "it is not there" in lines[1] and lines[-1].endswith(f": {mpf.root(known).hex()[:16]}…")
 
 
 def test_a_proof_does_not_wait_for_pandas(home: Path) -> None:

@@ -194,6 +194,7 @@ def test_outputs_are_named_by_transaction_and_number(text: str) -> None:
 
 def test_options() -> None:
     assert Settings.of({}) == Settings(None, None, False)
+    assert Settings.of({"genesis": "all.jsonl", "genesis_complete": "true"}) == Settings(None, "all.jsonl", True)
     assert Settings.of({"cage_policy": POLICY.hex(), "network": "mainnet"}).cage == (POLICY, b"\x71" + POLICY)
 
 

@@ -168,12 +168,21 @@ def test_an_update_takes_the_requests_of_its_token_in_sorted_order_and_each_toke
     assert kinds(spent, [state_of(A), state_of(B)]) == [("update", B, [at(2)]), ("update", A, [at(1), at(4)])]
 
 
+def test_a_request_that_an_update_takes_is_not_retracted_too_whatever_it_is_told() -> None:
+    """The script carries out all requests for the token that its transaction spends."""
+    back = P.reference(RETRACT, at(3))
+    spent = [Spent(at(1), asks(A), back), Spent(at(2), asks(B), back), Spent(at(3), state_of(A), P.constr(MODIFY, P.listed()))]
+    assert kinds(spent, [state_of(A)]) == [("update", A, [at(1)]), ("retract", B, [at(2)])]
+
+
 def test_what_is_no_update() -> None:
     modify, spent = P.constr(MODIFY, P.listed()), state_of(A)
     assert kinds([Spent(at(1), spent, modify)], [state_of(B)]) == [], "the token does not go on"
     assert kinds([Spent(at(1), spent, P.constr(0))], [state_of(A)]) == [], "another redeemer"
     assert kinds([Spent(at(1), out(P.state(EMPTY)), modify)], [state_of(A)]) == [], "no token in what is spent"
     assert kinds([Spent(at(1), spent, None)], [state_of(A)]) == []
+    two = out(P.state(EMPTY), A, 2)
+    assert kinds([Spent(at(1), two, modify)], [two]) == [], "two of a name are no token"
 
 
 def test_reject_retract_and_burn() -> None:

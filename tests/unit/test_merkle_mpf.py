@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from chainlake.errors import BadInput, BrokenPromise
 from chainlake.merkle import mpf
-from chainlake.merkle.mpf_proof import BranchStep, ForkStep, LeafStep
+from chainlake.merkle.mpf_proof import BranchStep, ForkStep, LeafStep, climb
 from chainlake.merkle.radix_rows import nibbles
 from tests.unit.merkle_by_definition import blake, mpf_root
 
@@ -167,6 +167,13 @@ def all_proofs() -> Iterator[tuple[Items, bytes, mpf.Proof]]:
 def test_all_kinds_of_steps_occur_here_with_and_without_a_prefix() -> None:
     kinds = {(type(step), step.skip > 0) for _, _, proof in all_proofs() for step in proof.steps}
     assert kinds == {(kind, skips) for kind in (BranchStep, ForkStep, LeafStep) for skips in (False, True)}
+
+
+def test_the_hashes_on_the_way_up_end_with_the_root() -> None:
+    for items, key, proof in all_proofs():
+        hashes = climb(key, items.get(key), proof)
+        assert hashes[-1] == mpf.root(items) and len(hashes) - len(proof.steps) in ((1,) if key in items else (0, 1))
+    assert climb(b"k", None, mpf.Proof((LeafStep(0, blake(b"k"), blake(b"v")),))) == []
 
 
 def under(prefix: str, but: str = "-") -> list[bytes]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,7 +16,8 @@ from chainlake.lake.visibility import ADVANCE, Commit, History
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake, LedgerReader
 from chainlake.serve.scan_rows import state_rows
-from chainlake.serve.state_rows import StateReader, _newest, _places
+from chainlake.serve.state_rows import FEW_FILES, KeyedRows, StateReader, _newest, _places
+from chainlake.serve.visible import Limits
 from tests.unit.control_tables import commit_row, made_lake
 from tests.unit.damaged_files import cut, flipped, scribble
 from tests.unit.shards_lake import AT
@@ -43,6 +44,19 @@ def test_of_each_key_the_newest_row_is_kept(images: dict[tuple[bytes, int, int],
     table = pa.table({name: [row[at] for row in rows] for at, name in enumerate(("tx_id", "tx_index", "_height"))})
     newest = {row[:2]: row for row in sorted(rows, key=lambda row: row[2])}
     assert [rows[place] for place in _newest(table, ("tx_id", "tx_index"))] == [row for row in rows if newest[row[:2]] == row]
+
+
+def test_a_reader_forgets_files_that_the_table_has_no_longer(tmp_path: Path) -> None:
+    """Files are packed all the time, and a server that never ends would keep something of each."""
+    (tmp_path / "warehouse" / "control" / "ledger" / "_delta_log").mkdir(parents=True)
+    rows = KeyedRows(EmbeddedLake(tmp_path), "silver.things", "key", ())
+    for height in range(1, 60):
+        columns = {"key": [b"a"], "_height": [height], "_commit": [1], "_chain": ["c"]}
+        mode: Literal["append", "overwrite"] = "append" if height % 10 else "overwrite"
+        write_deltalake(tmp_path / "warehouse" / "store" / "silver_things", pa.table(columns), mode=mode)
+        found = [row["_height"] for part in rows.read("c", Limits({1: 100}), [b"a"]) for row in part.to_pylist()]
+        assert sorted(found) == list(range(height - height % 10 or 1, height + 1))
+        assert len(rows._files) <= 2 * 10 + FEW_FILES
 
 
 def test_what_was_found_at_the_last_block_of_a_file_is_not_looked_for_in_it(

@@ -1,10 +1,11 @@
 """Pictures for notebooks: a trie as text, a proof climbed hash by hash, the lives of tokens."""
 
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 from chainlake.merkle.blake import blake
-from chainlake.merkle.mpf_proof import BranchStep, LeafStep, Proof, leaf_hash
+from chainlake.merkle.mpf_proof import BranchStep, LeafStep, Proof, Step, climb
 from chainlake.merkle.radix_rows import nibbles
 from chainlake.plots import PALETTE
 
@@ -31,26 +32,29 @@ def _branch(names: list[str], paths: Mapping[str, bytes], depth: int, indent: st
 
 
 def steps_of(key: bytes, value: bytes | None, proof: Proof) -> Iterator[str]:
-    """What a verifier does, one line per step."""
+    """What a verifier does, one line per hash: from the key's place up to the root, which is the last."""
     path = nibbles(blake(key))
+    first, *above = climb(key, value, proof)
     yield f"key {_text(key)}: its hash begins {blake(key).hex()[:16]}…"
-    if value is None:
-        yield "it is not there: the steps are those it would have"
-    else:
-        yield f"value {_text(value)}: its hash begins {blake(value).hex()[:16]}…"
-    cursor = 0
-    for number, step in enumerate(proof.steps, 1):
-        at = cursor + step.skip
-        if isinstance(step, BranchStep):
-            beside = f"hashes of the other children, by eights, fours, twos and one: {step.neighbors[:4].hex()}…"
-        elif isinstance(step, LeafStep):
-            beside = f"one other key, whose hash begins {step.key.hex()[:8]}…"
-        else:
-            beside = f"one other branch, at {step.nibble:x}"
-        yield f"step {number}: after {step.skip} digits in common it goes to {path[at]:x}; beside it {beside}"
-        cursor = at + 1
     if value is not None:
-        yield f"the leaf, {64 - cursor} digits left: {leaf_hash(blake(key), cursor, blake(value)).hex()[:16]}…"
+        yield f"value {_text(value)}: its hash begins {blake(value).hex()[:16]}…"
+        yield f"the leaf, the {64 - sum(1 + step.skip for step in proof.steps)} digits left and the value: {first.hex()[:16]}…"
+    else:
+        there = "nothing" if len(above) == len(proof.steps) else f"{_beside(proof.steps[-1])}, alone"
+        yield f"it is not there; in its place there is {there}: {first.hex()[:16]}…"
+    ends = list(accumulate(1 + step.skip for step in proof.steps))
+    for number, found in zip(reversed(range(len(above))), above, strict=True):
+        step, at = proof.steps[number], ends[number] - 1
+        yield f"up from digit {path[at]:x}, after {step.skip} in common, beside {_beside(step)}: {found.hex()[:16]}…"
+
+
+def _beside(step: Step) -> str:
+    """What a step shows."""
+    if isinstance(step, BranchStep):
+        return f"other children, by eights, fours, twos and one ({step.neighbors[:4].hex()}…)"
+    if isinstance(step, LeafStep):
+        return f"one other key, whose hash begins {step.key.hex()[:8]}…"
+    return f"one other branch, at {step.nibble:x}"
 
 
 def lives(events: Any, head: int) -> None:

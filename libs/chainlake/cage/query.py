@@ -1,6 +1,10 @@
-"""Questions about the cage as people and programs ask them: paths and texts in, plain JSON out."""
+"""Questions about the cage as people and programs ask them: paths and texts in, plain JSON out.
 
-from collections.abc import Mapping
+Lists have at most 10,000 rows. Longer ones are asked for in parts, by `limit` and `offset`: a part that is shorter than its limit
+is the last. They are never cut without a word.
+"""
+
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -10,7 +14,8 @@ from chainlake.encoding import from_hex, to_hex
 from chainlake.errors import BadInput
 
 HIDDEN = ("_chain", "_height", "_commit", "_deleted")
-MOST_DIGITS = 18
+MOST = 10_000
+MOST_NUMBER = 10**18
 Params = Mapping[str, str]
 
 
@@ -23,23 +28,23 @@ def answer(reader: CageReader, path: str, query: Params) -> Any:
             block = reader.block(height)
             return {"height": block["_height"], **plain(block)}
         case ["cage", "tokens"]:
-            return [plain(row) for row in reader.tokens(height)]
+            return _part(reader.tokens(height), query)
         case ["cage", "requests"]:
-            return [plain(row) for row in reader.requests(height, _bytes(query, "token"), _bytes(query, "owner"))]
+            return _part(reader.requests(height, _bytes(query, "token"), _bytes(query, "owner")), query)
         case ["cage", "token", token]:
             return plain(reader.token(from_hex(token, "the token"), height))
         case ["cage", "token", token, "facts"]:
-            return [plain(row) for row in reader.facts(from_hex(token, "the token"), height)]
+            return _part(reader.facts(from_hex(token, "the token"), height), query)
         case ["utxo", place]:
             found = reader.utxo(parse_txin(place), height)
             return None if found is None else plain(found)
         case ["utxos", "address", address]:
-            return [plain(row) for row in reader.utxos_of(from_hex(address, "the address"), height)]
+            return _part(reader.utxos_of(from_hex(address, "the address"), height), query)
         case ["utxos", "asset", policy]:
-            return [plain(row) for row in reader.utxos_with(from_hex(policy, "the policy"), None, height)]
+            return _part(reader.utxos_with(from_hex(policy, "the policy"), None, height), query)
         case ["utxos", "asset", policy, name]:
             own = from_hex(policy, "the policy"), from_hex(name, "the name")
-            return [plain(row) for row in reader.utxos_with(*own, height)]
+            return _part(reader.utxos_with(*own, height), query)
     raise BadInput(f"there is nothing at {path[:200]}: GET / lists what there is")
 
 
@@ -56,16 +61,11 @@ def proof(reader: CageReader, path: str, query: Params) -> Proven:
 
 def read_height(query: Params) -> int | None:
     """The block that a query asks for; None for the last one."""
-    text = query.get("height", "")
-    if not text:
-        return None
-    if not (text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS):
-        raise BadInput(f"height {text[:40]!r}: a block number of 0 or more is expected")
-    return int(text)
+    return _number(query, "height", "a block number of 0 or more", 0, MOST_NUMBER - 1) if query.get("height") else None
 
 
 def plain(value: Any) -> Any:
-    """A row as JSON: bytes as 0x hex, large numbers as text would lose nothing, so they stay numbers."""
+    """A row as JSON: bytes as 0x hex, numbers as numbers, also those that JavaScript would round."""
     if isinstance(value, Mapping):
         return {name: plain(one) for name, one in value.items() if name not in HIDDEN}
     if isinstance(value, list):
@@ -78,3 +78,20 @@ def plain(value: Any) -> Any:
 def _bytes(query: Params, name: str) -> bytes | None:
     text = query.get(name)
     return None if not text else from_hex(text, name)
+
+
+def _part(rows: Sequence[Mapping[str, Any]], query: Params) -> list[Any]:
+    """The rows of a list that a query asks for."""
+    offset = _number(query, "offset", "a number of 0 or more", 0, MOST_NUMBER - 1) if "offset" in query else 0
+    limit = _number(query, "limit", f"a number from 1 to {MOST:,}", 1, MOST) if "limit" in query else MOST
+    if "limit" not in query and len(rows) - offset > MOST:
+        why = f"{len(rows):,} rows are more than an answer has"
+        raise BadInput(f"{why}: ask for {MOST:,} at a time with limit, offset and one height")
+    return [plain(row) for row in rows[offset : offset + limit]]
+
+
+def _number(query: Params, name: str, expected: str, least: int, most: int) -> int:
+    text = query[name]
+    if not (text.isascii() and text.isdigit() and len(text) < 20 and least <= int(text) <= most):
+        raise BadInput(f"{name} {text[:40]!r}: {expected} is expected")
+    return int(text)

@@ -67,7 +67,6 @@ def _reader(given: argparse.Namespace) -> "CageReader":
     from chainlake.serve.embedded import EmbeddedLake
 
     home, prefix = home_path(given.home), os.environ.get("LAKE_PREFIX", "")
-    if given.chain is None:
-        chains = LakeControl(EmbeddedLake(home, prefix)).chains()
-        given.chain = chain_of_kind(chains, "cardano", None, "name one before the rest")
+    chains = LakeControl(EmbeddedLake(home, prefix)).chains()
+    given.chain = chain_of_kind(chains, "cardano", given.chain, "name one before the rest")
     return CageReader(home, given.chain, prefix=prefix)

@@ -110,7 +110,8 @@ def _compact_lane(lake: "Lake", stage: Stage, chains: list[str], lease: Lease, f
     commit_id = new_commit_id()
     tables = [table for table in lake.catalog.of_stage(stage.name) if table.kind == "state"]
     write = partial(_write_base, lake, view, targets, commit_id, from_history)
-    bases = side_by_side(write, tables, stage.name, "bases")
+    with settings(lake.spark, stage.write_settings):
+        bases = side_by_side(write, tables, stage.name, "bases")
     written = {f"{physical(table.name)}_base": base for table, base in zip(tables, bases, strict=True)}
     failpoint("compact_before_ledger")
     rows = [_row(view, stage, chain, height, commit_id, lease, written) for chain, height in targets.items()]

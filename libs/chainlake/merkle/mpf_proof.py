@@ -114,6 +114,19 @@ def verify(root: bytes, key: bytes, value: bytes | None, proof: Proof) -> bool:
     return root == (_without(path, proof, ends) if value is None else _with(path, blake(value), proof, ends))
 
 
+def climb(key: bytes, value: bytes | None, proof: Proof) -> list[bytes]:
+    """The hashes that `verify` makes, from the key's place up to the root; none if the steps do not fit the key."""
+    path = nibbles(blake(key))
+    ends = _ends(path, proof)
+    if ends is None:
+        return []
+    found, count = (_leaf(path, blake(value), ends), len(ends)) if value is not None else _left(path, proof, ends)
+    hashes = [found]
+    for at in reversed(range(count)):
+        hashes.append(_climb(path, hashes[-1], proof.steps[at : at + 1], ends[at : at + 1]))
+    return hashes
+
+
 def leaf_hash(key: bytes, depth: int, value: bytes) -> bytes:
     """The hash of a leaf that hangs at `depth`: of what its path has left, and its value's hash."""
     return blake(tail(key + value, 0, depth))
@@ -144,20 +157,28 @@ def _ends(path: bytes, proof: Proof) -> list[int] | None:
 
 def _with(path: bytes, value: bytes, proof: Proof, ends: list[int]) -> bytes:
     """The root of the trie that holds the key."""
-    depth = ends[-1] + 1 if ends else 0
-    return _climb(path, leaf_hash(_packed(path), depth, value), proof.steps, ends)
+    return _climb(path, _leaf(path, value, ends), proof.steps, ends)
 
 
 def _without(path: bytes, proof: Proof, ends: list[int]) -> bytes:
-    """The root of the trie that differs only by not having the key: its branch goes where one neighbour would be left."""
+    """The root of the trie that differs only by not having the key."""
+    found, count = _left(path, proof, ends)
+    return _climb(path, found, proof.steps[:count], ends[:count])
+
+
+def _leaf(path: bytes, value: bytes, ends: list[int]) -> bytes:
+    """The hash of the key's leaf."""
+    return leaf_hash(_packed(path), ends[-1] + 1 if ends else 0, value)
+
+
+def _left(path: bytes, proof: Proof, ends: list[int]) -> tuple[bytes, int]:
+    """The hash of what there is without the key, and how many steps are above it: its branch goes where one neighbour is left."""
     if not ends or isinstance(proof.steps[-1], BranchStep):
-        return _climb(path, EMPTY, proof.steps, ends)
+        return EMPTY, len(ends)
     last, depth = proof.steps[-1], ends[-2] + 1 if len(ends) > 1 else 0
     if isinstance(last, LeafStep):
-        alone = leaf_hash(last.key, depth, last.value)
-    else:
-        alone = blake(path[depth : ends[-1]] + bytes([last.nibble]) + last.prefix + last.root)
-    return _climb(path, alone, proof.steps[:-1], ends[:-1])
+        return leaf_hash(last.key, depth, last.value), len(ends) - 1
+    return blake(path[depth : ends[-1]] + bytes([last.nibble]) + last.prefix + last.root), len(ends) - 1
 
 
 def _climb(path: bytes, found: bytes, steps: tuple[Step, ...], ends: list[int]) -> bytes:

@@ -1,6 +1,7 @@
 """The cage and the UTxO set over HTTP, from the embedded reader.
 
-Paths and answers are those of `cage.query`; `?height=` asks for an earlier block, `?chain=` for one of several chains.
+Paths and answers are those of `cage.query`; `?height=` asks for an earlier block, `?chain=` for one of several chains, `?limit=`
+and `?offset=` for a part of a list.
 """
 
 from collections.abc import Callable, Mapping
@@ -45,7 +46,10 @@ class CageRoutes:
 
     def _found(self, request: Request) -> Response:
         found = answer(self._reader(request.query), _path(request), request.query)
-        return json_response(found, 404 if found is None else 200)
+        response, most = json_response(found, 404 if found is None else 200), self._gateway.settings.max_response
+        if len(response.body) > most:
+            raise BadInput(f"an answer of {len(response.body):,} bytes, where {most:,} are the most: ask for less with limit")
+        return response
 
     def _proven(self, request: Request) -> Response:
         reader = self._reader(request.query)

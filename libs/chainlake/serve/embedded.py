@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pyarrow as pa
@@ -44,13 +45,14 @@ class EmbeddedLake:
 
 
 class LedgerReader:
-    """The ledger of one chain and some stages. A file of it is read once."""
+    """The ledger of one chain and some stages. A file of it is read once. For many threads."""
 
     def __init__(self, lake: EmbeddedLake, chain: str, stages: Iterable[str]) -> None:
         self._log = TableLog(lake.directory("control.ledger"), ("stage", "chain"))
         self._chain = chain
         self._stages = tuple(stages)
         self._by_file: dict[str, list[Commit]] = {}
+        self._lock = Lock()
         self._read_version = -1
         self.revision = -1
         """The version of the ledger in which commits of ours last came; -1 before the first."""
@@ -62,9 +64,12 @@ class LedgerReader:
 
     def refresh(self) -> None:
         """Take in new commits. What fails is tried again the next time."""
-        self._log.refresh()
-        if self._read_version == self._log.version:
-            return
+        with self._lock:
+            self._log.refresh()
+            if self._read_version != self._log.version:
+                self._take_in()
+
+    def _take_in(self) -> None:
         known = self._by_file
         by_file = {file.path: known[file.path] if file.path in known else self._read(file) for file in self._log.files}
         if [commits for commits in by_file.values() if commits] != [commits for commits in known.values() if commits]:

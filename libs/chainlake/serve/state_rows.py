@@ -28,6 +28,8 @@ Bounds = list[tuple[Any, Any]]
 Row = dict[str, Any]
 
 KEPT_BYTES = 64 << 20
+FEW_FILES = 16
+"""What is known of so many files may be of files that the table has no longer: they were packed."""
 FEW_GROUPS = 2
 """So many row groups of a file are read at once; of more, the keys are looked at first."""
 
@@ -58,6 +60,9 @@ class KeyedRows:
         with self._lock:
             self._log.refresh()
             files = self._log.files
+            if len(self._files) > 2 * len(files) + FEW_FILES:
+                there = {file.path for file in files}
+                self._files = {path: known for path, known in list(self._files.items()) if path in there}
         found = select(files, chain, limits, "_height").sources
         return sorted(found, key=lambda source: (-source.last_height(), source.file.size))
 
@@ -85,11 +90,12 @@ class KeyedRows:
 
     def _file(self, path: str) -> tuple[pq.FileMetaData, Bounds]:
         """What a file says of its row groups, read once: with many of them it takes longer than reading one."""
-        if path not in self._files:
+        known = self._files.get(path)
+        if known is None:
             with undamaged(path):
                 metadata = pq.read_metadata(path, memory_map=True)
-            self._files[path] = metadata, _bounds_of(metadata, self._key)
-        return self._files[path]
+            known = self._files[path] = metadata, _bounds_of(metadata, self._key)
+        return known
 
     def _keys(self, file: "_File", group: int) -> pa.ChunkedArray:
         """The keys of a row group alone: bounds are wide where keys are not in order, and most groups turn out to have none."""
