@@ -248,6 +248,24 @@ def test_rows_survive_a_snapshot_of_a_replica_that_counted_the_old_logs_in_anoth
     assert len(replica.visible_rows()) == 1 and replica.meta.objects == other.meta.objects
 
 
+def test_a_command_stamped_before_a_snapshot_that_counts_its_table_anew_writes_to_that_table() -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    early, late = proposed(insert("alice", 1), insert("alice", 1), leader=leader)
+    objects = [one._replace(created_index=1) for one in perfect(meta).meta.objects.values()]
+    counted = leader.propose(snapshot_entry(objects, 0, 1).command)
+    drop, anew = proposed({"type": "DropTable", "table_id": "app.t"}, create_table(), leader=leader)
+    prompt = [meta, [early, late], [counted], [drop, anew]]
+    for given in (prompt, [meta, [early], [counted], [late], [drop, anew]], [meta, [early], [counted], [drop, anew], [late]]):
+        replica, tables = Replica(), Tables()
+        for height, delivery in enumerate(given, 1):
+            replica.deliver(delivery)
+            tables.fold([delivery])
+            tables.compare(replica, height)
+        assert [result_of(replica, one) for one in (early, late)] == [(1, None), (0, "primary key exists")]
+        assert replica.visible_rows() == {}
+
+
 # Results
 
 
