@@ -31,7 +31,7 @@ from chainlake.replica.replica import Replica, perfect
 from tests.unit.replica_batches import Tables
 from tests.unit.replica_making import data_command, deliveries, history
 from tests.unit.test_replica_folds import outcome
-from tests.unit.test_replica_rules import SETUP, insert, proposed
+from tests.unit.test_replica_rules import SETUP, insert, proposed, with_an_index_that_a_snapshot_gives_again
 
 STAGES = ("bronze.replica", "silver.replica", "gold.replica")
 NAMES = {
@@ -219,6 +219,17 @@ def test_a_drop_that_comes_alone_takes_its_rows_and_late_writes_find_them(
     assert full_lake.table("silver.data_rows", chain=chain, height=1).count() == 3
     assert full_lake.table("silver.data_rows", chain=chain).count() == 0
     assert full_lake.table("silver.dropped_rows", chain=chain).count() == 4
+
+
+@pytest.mark.parametrize("few", [0, silver.FEW_ROWS])
+def test_late_writes_do_not_find_rows_of_a_life_that_ended_before_the_logs_were_united(
+    full_lake: Lake, chain: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(silver, "FEW_ROWS", few)
+    given = with_an_index_that_a_snapshot_gives_again()
+    ingest(full_lake, chain, tmp_path, given, unified_meta="false")
+    run(full_lake, chain, max_blocks=1, stages=STAGES[:2])
+    assert compare(full_lake, chain, given, unified=False).results[-1].result == (1, None)
 
 
 def test_a_rollout_is_rehearsed_with_three_logs_and_there_is_no_way_back(full_lake: Lake, chain: str, tmp_path: Path) -> None:

@@ -100,3 +100,13 @@ def deliveries(rng: random.Random, entries: list[Entry], meta_weight: float = 1.
         while rng.random() < 0.4:
             made.append([])
     return made
+
+
+def with_lower_stamps(rng: random.Random, entries: list[Entry]) -> list[Entry]:
+    """The same entries, some stamped by a leader that was behind in Meta: a log may hold lower stamps after higher ones."""
+    made = []
+    for entry in entries:
+        if entry.required and rng.random() < 0.4:
+            entry = entry._replace(command={**entry.command, "required_meta_index": rng.randrange(1, entry.required + 1)})
+        made.append(entry)
+    return made

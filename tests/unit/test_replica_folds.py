@@ -26,7 +26,7 @@ from chainlake.replica.sequence import AGAIN, GAP
 from chainlake.replica.shard_fold import fold_shards
 from chainlake.replica.timeline import Progress, Timeline
 from tests.unit.replica_batches import Tables, pieces, unpacked
-from tests.unit.replica_making import data_command, deliveries, history, meta_command, opening
+from tests.unit.replica_making import data_command, deliveries, history, meta_command, opening, with_lower_stamps
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -72,6 +72,23 @@ def test_all_34_logs_converge_in_any_order(seed: int, meta_weight: float) -> Non
     replica = Replica()
     for delivery in deliveries(rng, entries, meta_weight):
         replica.deliver(delivery)
+    assert replica.waiting() == {} and outcome(replica) == outcome(perfect(entries))
+
+
+@settings(max_examples=40)
+@given(SEEDS, st.sampled_from((0.05, 1.0)), st.booleans())
+def test_logs_with_lower_stamps_after_higher_ones_converge_and_the_folds_agree(
+    seed: int, meta_weight: float, at_once: bool
+) -> None:
+    rng = random.Random(seed)
+    entries = with_lower_stamps(rng, history(rng, 60))
+    given_ = deliveries(rng, entries, meta_weight)
+    replica, tables = Replica(), Tables(at_once=at_once)
+    tables.fold(given_[: len(given_) // 2])
+    tables.fold(given_[len(given_) // 2 :])
+    for height, delivery in enumerate(given_, 1):
+        replica.deliver(delivery)
+        tables.compare(replica, height)
     assert replica.waiting() == {} and outcome(replica) == outcome(perfect(entries))
 
 

@@ -165,6 +165,21 @@ def test_a_lock_counts_from_its_index_on_whenever_the_command_arrives() -> None:
     assert [result_of(replica, one) for one in (before, behind)] == [(1, None), (0, "user locked")]
 
 
+def test_a_command_runs_against_the_highest_watermark_that_its_log_had_before_it() -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    meta.append(leader.propose({"type": "SetUserLocked", "user_id": "alice", "locked": True}))
+    first = leader.propose(insert("alice", 1))
+    lower = Entry(first.group, 2, 1, {**insert("alice", 2), "required_meta_index": 4})
+    for given in ([*meta, first, lower], [first, lower, *meta]):
+        replica, tables = Replica(), Tables()
+        for height, entry in enumerate(given, 1):
+            replica.deliver([entry])
+            tables.fold([[entry]])
+            tables.compare(replica, height)
+        assert [result_of(replica, one) for one in (first, lower)] == [(0, "user locked")] * 2
+
+
 # Members that are not declared
 
 OWN = {"required_meta_index": 9, "table_id": 5, "user_id": [1]}
@@ -264,6 +279,34 @@ def test_a_command_stamped_before_a_snapshot_that_counts_its_table_anew_writes_t
             tables.compare(replica, height)
         assert [result_of(replica, one) for one in (early, late)] == [(1, None), (0, "primary key exists")]
         assert replica.visible_rows() == {}
+
+
+def with_an_index_that_a_snapshot_gives_again() -> list[list[Entry]]:
+    """Deliveries to a replica that counts an ended life of a table as the leader, whose snapshot unites the logs, counts the next
+    one. The last delivery is a command that was stamped before a drop and comes after it."""
+    leader, drop = Leader(unified=False), {"type": "DropTable", "table_id": "app.t"}
+    system = proposed(NAMESPACE, create_table(), leader=leader)
+    ended = leader.propose(insert("alice", 1))
+    system += proposed(drop, create_table(), leader=leader)
+    users = proposed(ALICE, BOB, leader=leader)
+    snapshot = unite(perfect([*system, *users], unified=False))
+    assert [one["created_index"] for one in snapshot.command["objects"] if one["kind"] == "table"] == [4]
+    stamper = Leader(1, {**leader.ends, META: snapshot.log_index}, snapshot.log_index)
+    late, dropped = stamper.propose(insert("alice", 1)), stamper.propose(drop)
+    return [[*users, *system[:2], ended], system[2:], [snapshot], [dropped], [late]]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_rows_of_an_ended_life_stay_gone_when_a_snapshot_gives_its_index_to_the_table_that_is_there(at_once: bool) -> None:
+    given = with_an_index_that_a_snapshot_gives_again()
+    replica, tables = Replica(unified=False), Tables(at_once=at_once)
+    for height, delivery in enumerate(given, 1):
+        replica.deliver(delivery)
+        tables.fold([delivery])
+        tables.compare(replica, height)
+        assert bool(replica.visible_rows()) == (height == 1)
+    assert replica.history.table("app.t", 4) != replica.history.table("app.t", 6), "two lives"
+    assert [result_of(replica, delivery[-1]) for delivery in (given[0], given[-1])] == [(1, None), (1, None)]
 
 
 # Results

@@ -133,11 +133,12 @@ class Replica:
 
     def _rename_lives(self, before: dict[str, int]) -> None:
         """Tables that a snapshot keeps keep their rows. Another replica may have counted the three old logs in another order, and
-        so tell another index of creation."""
+        so tell another index of creation. An ended life that had this index here ended before any command was stamped: nobody
+        looks for it."""
         for table_id, created in self._lives().items():
             for shard in self.shards.values():
-                if table_id in before and (table_id, before[table_id]) in shard.rows:
-                    shard.rows[table_id, created] = shard.rows.pop((table_id, before[table_id]))
+                if before.get(table_id, created) != created:
+                    shard.rows[table_id, created] = shard.rows.pop((table_id, before[table_id]), {})
 
     def queue(self, entry: Entry) -> None:
         shard = self.shards.setdefault(entry.group, Shard())
