@@ -502,6 +502,7 @@ def test_without_the_united_log_data_before_meta_fails_as_it_used_to() -> None:
     [
         ([], "an object is expected"),
         ({"group": "meta", "log_index": 0, "log_term": 1, "command": {"type": "Blank"}}, "logs count from 1"),
+        ({"group": "meta", "log_index": (1 << 63) - 1, "log_term": 1, "command": {"type": "Blank"}}, "no entry could follow it"),
         ({"group": "meta", "log_index": True, "log_term": 1, "command": {"type": "Blank"}}, "log_index is True"),
         ({"group": "meta", "log_index": 1, "log_term": -1, "command": {"type": "Blank"}}, "log_term is -1"),
         ({"group": "meta", "log_index": 1, "log_term": 1}, "one of command and command_bytes"),
