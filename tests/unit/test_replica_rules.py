@@ -1,16 +1,21 @@
 """The rules one by one: each failure of the original, the order of checks and errors, logs that contradict themselves."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from chainlake.errors import BadInput, BrokenPromise
+from chainlake.replica.checks import Arrived
 from chainlake.replica.entries import Entry, read_entry
 from chainlake.replica.groups import GROUP_IDS, GROUPS, META, SHARED, group_of
 from chainlake.replica.leader import Leader, route
 from chainlake.replica.migrate import check_flag, snapshot_entry, starts_unified, unite
 from chainlake.replica.replica import Replica, perfect
 from chainlake.replica.rules import row_key
+from chainlake.replica.silver import SilverBatch
+from chainlake.replica.timeline import Progress
 from tests.unit.replica_batches import Tables
 
 COLUMNS = ["id", "name"]
@@ -441,6 +446,15 @@ def test_the_flag_goes_one_way() -> None:
         unite(Replica())
     with pytest.raises(BadInput, match="empty"):
         unite(Replica(unified=False))
+
+
+@pytest.mark.parametrize("group", [META, "meta:users"])
+def test_the_stage_refuses_to_go_back_where_the_logs_were_never_three(group: str) -> None:
+    batch = SimpleNamespace(options={"c": {"unified_meta": "false"}})
+    arrived = Arrived(0, 0, has_meta=True, has_old_meta=False, has_snapshot=False, deletes_namespaces=False)
+    stage = SilverBatch(batch, "c", 1, 2, {META: Progress(3), group: Progress(3)}, frozenset())  # type: ignore[arg-type]
+    with nullcontext() if group != META else pytest.raises(BrokenPromise, match="cannot go back to false"):
+        stage.check_meta_logs(None, arrived)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
