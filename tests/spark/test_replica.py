@@ -179,6 +179,7 @@ def test_logs_that_contradict_themselves_stop_the_replica_before_them(
     done = [full_lake.run_stage(name, chains=chain) for name in STAGES[:2]]
     said = done[STAGES.index(stage)]
     assert said["status"][0] == "degraded" and message in said["error"][0], said["error"][0]
+    assert f"then lake rollback raw.replica {chain} 2 --why TEXT" in said["error"][0]
     compare(full_lake, chain, given[:2])
     full_lake.run_stage("gold.replica", chains=chain)
     health = full_lake.spark.sql(

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from chainlake.errors import BrokenPromise
 from chainlake.lake.names import physical
 from chainlake.lake.session import settings
 from chainlake.lake.stage import SMALL_ROWS, Batch, Output
@@ -123,7 +122,7 @@ class SilverBatch:
         """Stop at the first delivery that breaks a promise."""
         if faults:
             first = min(faults)
-            raise BrokenPromise(f"{self.chain}: delivery {first.height}: {first.text}", height=first.height)
+            raise checks.stopped(self.chain, first.height, f"delivery {first.height}: {first.text}")
 
     # Meta
 
