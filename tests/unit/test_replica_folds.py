@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainlake.errors import BrokenPromise
-from chainlake.replica import shard_fold
+from chainlake.replica import row_fold, shard_fold
 from chainlake.replica.columns import typed
 from chainlake.replica.commands import MARKERS, command_text
 from chainlake.replica.entries import Entry
-from chainlake.replica.groups import GROUPS, META, group_of
+from chainlake.replica.groups import GROUPS, META, SHARED, group_of
 from chainlake.replica.history import MetaHistory
 from chainlake.replica.leader import Leader
 from chainlake.replica.meta import Refused
@@ -137,6 +137,18 @@ def test_inserts_are_resolved_from_their_text_as_from_their_members(
     assert in_time == (expected if isinstance(expected, str) else expected._replace(dropped_index=None))
     for key in () if isinstance(expected, str) else expected.keys:
         assert _shown(key) == shown_key(key)
+
+
+def test_a_drop_of_many_rows_is_written_in_parts_that_spark_can_hold() -> None:
+    rows = [
+        {"tag": row_fold.LIVE, "group_name": SHARED, "_height": 1, "table_id": "a.x", "row_key": f'[null,"{n}"]', "row": "{}"}
+        for n in range(45_000)
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, typed(*row_fold.INPUT))
+    made = list(row_fold.fold_rows([batch], [row_fold.Drop(2, "a.x", 1)]))
+    for kind in (row_fold.ROW, row_fold.ASIDE):
+        sizes = [len(one) for part in made for one in part.column(kind).to_pylist() if one]
+        assert sizes == [20_000, 20_000, 5_000]
 
 
 def test_shards_give_back_what_is_not_the_next_entry_of_its_log() -> None:
