@@ -13,6 +13,7 @@ from chainlake.cli.main import main
 from chainlake.errors import BadInput
 from chainlake.lake.chains import Chain
 from chainlake.lake.records import open_records
+from chainlake.replica import commands
 from chainlake.replica.cluster import Cluster
 from chainlake.replica.entries import read_entry
 from chainlake.replica.replica import Replica
@@ -61,6 +62,15 @@ def test_a_cluster_with_three_meta_logs_is_migrated_once(tmp_path: Path) -> None
     assert len(played(cluster, "a").visible_rows()) == 2
     with pytest.raises(BadInput, match="no second migration and no way back"):
         cluster.migrate()
+
+
+def test_a_snapshot_that_is_too_long_for_a_command_is_not_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster.create(tmp_path / "shop", "a", unified=False)
+    cluster.propose(SETUP)
+    monkeypatch.setattr(commands, "MAX_TEXT", 100)
+    with pytest.raises(BadInput, match="characters long: at most 100"):
+        cluster.migrate()
+    assert len(cluster.log()) == 4 and not cluster.unified
 
 
 def test_a_wrong_command_appends_nothing(tmp_path: Path) -> None:

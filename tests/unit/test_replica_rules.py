@@ -438,6 +438,23 @@ def test_commands_have_one_place() -> None:
         Leader().propose({"type": "Blank"})
 
 
+@pytest.mark.parametrize(
+    ("command", "group", "unified", "message"),
+    [
+        ({"type": "Snapshot", "objects": []}, None, False, "lake replica migrate unites"),
+        ({"type": "Blank"}, META, False, "lake replica migrate unites"),
+        ({"type": "Blank"}, "meta:users", True, "meta:users is not in use"),
+    ],
+)
+def test_a_leader_appends_to_no_log_that_would_stop_the_replicas(
+    command: dict[str, Any], group: str | None, unified: bool, message: str
+) -> None:
+    leader = Leader(unified=unified)
+    with pytest.raises(BadInput, match=message):
+        leader.propose(command, group)
+    assert leader.ends == {}
+
+
 def test_the_flag_goes_one_way() -> None:
     check_flag("c", was=False, wanted=True)
     with pytest.raises(BrokenPromise, match="c: unified_meta cannot go back to false"):
