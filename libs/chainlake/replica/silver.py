@@ -263,7 +263,7 @@ class SilverBatch:
         """Rows as they were before the batch."""
         columns = ("group_name", "table_id", "table_index", "dropped_index", F.explode("keys").alias("row_key"))
         keys = operations.select(F.lit(self.chain).alias("_chain"), *columns)
-        gone = F.col("table_id").isin(*{drop.table_id for drop in drops})
+        gone = F.col("table_id").isin(*{drop.table_id for drop in drops}) if drops else F.lit(False)
         found = []
         if "silver_data_rows" in self.filled:
             live = [self.batch.state("silver.data_rows", keys.filter("dropped_index IS NULL"))]
