@@ -11,7 +11,7 @@ import fcntl
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,7 +148,8 @@ class Cluster:
     def _alone(self) -> Iterator[None]:
         """Nobody else changes the cluster meanwhile, and who is cut off is as the last one left it."""
         with (self.directory / "lock").open("w") as handle:
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            with suppress(OSError):  # file systems of workspaces know no locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
             self.cut_off = Cluster.load(self.directory).cut_off
             yield
 
@@ -185,8 +186,10 @@ def _append(path: Path, values: list[Any]) -> None:
     """Lines after the last whole line of a file; none if one of them has no bytes, or the disk no place."""
     lines = b"".join(canonical(value) + b"\n" for value in values)
     with open(path, "r+b", buffering=0) as file:
-        end = file.seek(file.read().rfind(b"\n") + 1)
-        file.truncate()
+        held = file.read()
+        end = file.seek(held.rfind(b"\n") + 1)
+        if end < len(held):
+            file.truncate()
         try:
             if file.write(lines) < len(lines):
                 raise Unavailable(f"the disk is full: {path} could not be written")
