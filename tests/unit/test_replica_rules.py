@@ -314,6 +314,29 @@ def test_rows_of_an_ended_life_stay_gone_when_a_snapshot_gives_its_index_to_the_
     assert [result_of(replica, delivery[-1]) for delivery in (given[0], given[-1])] == [(1, None), (1, None)]
 
 
+def test_a_table_that_a_snapshot_brings_back_begins_anew_whenever_its_late_commands_arrive() -> None:
+    leader, drop = Leader(), {"type": "DropTable", "table_id": "app.t"}
+    meta = proposed(*SETUP, leader=leader)
+    early, late = proposed(insert("alice", 1), insert("alice", 1), leader=leader)
+    dropped = leader.propose(drop)
+    back = leader.propose(snapshot_entry(list(perfect(meta).meta.objects.values()), 0, 1).command)
+    anew, again = leader.propose(insert("alice", 2)), leader.propose(drop)
+    for given in (
+        [meta, [early, late], [dropped], [back], [anew], [again]],
+        [meta, [early], [dropped], [late], [back], [anew], [again]],
+        [meta, [early], [dropped], [back], [again], [late, anew]],
+        [[early, late, anew], [*meta, dropped, back, again]],
+    ):
+        replica, tables = Replica(), Tables()
+        for height, delivery in enumerate(given, 1):
+            replica.deliver(delivery)
+            tables.fold([delivery])
+            tables.compare(replica, height)
+        results = [result_of(replica, one) for one in (early, late, anew)]
+        assert results == [(1, None), (0, "primary key exists"), (1, None)]
+        assert replica.visible_rows() == {}
+
+
 # Results
 
 
