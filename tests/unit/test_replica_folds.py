@@ -26,7 +26,15 @@ from chainlake.replica.sequence import AGAIN, GAP
 from chainlake.replica.shard_fold import fold_shards
 from chainlake.replica.timeline import Progress, Timeline
 from tests.unit.replica_batches import Tables, pieces, unpacked
-from tests.unit.replica_making import data_command, deliveries, history, meta_command, opening, with_lower_stamps
+from tests.unit.replica_making import (
+    data_command,
+    deliveries,
+    history,
+    history_with_snapshots,
+    meta_command,
+    opening,
+    with_lower_stamps,
+)
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -75,13 +83,14 @@ def test_all_34_logs_converge_in_any_order(seed: int, meta_weight: float) -> Non
     assert replica.waiting() == {} and outcome(replica) == outcome(perfect(entries))
 
 
-@settings(max_examples=40)
-@given(SEEDS, st.sampled_from((0.05, 1.0)), st.booleans())
-def test_logs_with_lower_stamps_after_higher_ones_converge_and_the_folds_agree(
-    seed: int, meta_weight: float, at_once: bool
+@settings(max_examples=60)
+@given(SEEDS, st.sampled_from((0.05, 0.3, 1.0)), st.booleans(), st.booleans())
+def test_logs_with_lower_stamps_after_higher_ones_and_with_snapshots_converge_and_the_folds_agree(
+    seed: int, meta_weight: float, at_once: bool, has_snapshots: bool
 ) -> None:
     rng = random.Random(seed)
-    entries = with_lower_stamps(rng, history(rng, 60))
+    entries = history_with_snapshots(rng, 60) if has_snapshots else history(rng, 60)
+    entries = with_lower_stamps(rng, entries)
     given_ = deliveries(rng, entries, meta_weight)
     replica, tables = Replica(), Tables(at_once=at_once)
     tables.fold(given_[: len(given_) // 2])
