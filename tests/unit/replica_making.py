@@ -3,9 +3,13 @@
 import random
 from typing import Any
 
+from chainlake.replica.commands import MARKERS
 from chainlake.replica.entries import Entry
-from chainlake.replica.groups import GROUPS
+from chainlake.replica.groups import GROUPS, META
 from chainlake.replica.leader import Leader
+from chainlake.replica.meta import TABLE
+from chainlake.replica.migrate import snapshot_entry
+from chainlake.replica.replica import perfect
 
 USERS = ("alice", "bob", "user1", "")
 TABLES = ("a.x", "a.y", "b.x")
@@ -100,3 +104,34 @@ def deliveries(rng: random.Random, entries: list[Entry], meta_weight: float = 1.
         while rng.random() < 0.4:
             made.append([])
     return made
+
+
+def with_lower_stamps(rng: random.Random, entries: list[Entry]) -> list[Entry]:
+    """The same entries, some stamped by a leader that was behind in Meta: a log may hold lower stamps after higher ones."""
+    made = []
+    for entry in entries:
+        if entry.required and rng.random() < 0.4:
+            entry = entry._replace(command={**entry.command, "required_meta_index": rng.randrange(1, entry.required + 1)})
+        made.append(entry)
+    return made
+
+
+def history_with_snapshots(rng: random.Random, size: int) -> list[Entry]:
+    """Entries of a leader that now and then says anew what Meta holds: with other indexes of creation, without an object, with a
+    table that was dropped."""
+    leader, once = Leader(), {}
+    entries = opening(leader)
+    for _ in range(size):
+        draw = rng.random()
+        if draw < 0.06:
+            held = perfect(entries).meta.objects
+            once |= {key: one for key, one in held.items() if one.kind == TABLE}
+            objects = [one._replace(created_index=max(1, one.created_index - rng.randrange(3))) for one in held.values()]
+            brought_back = [one for key, one in once.items() if key not in held and rng.random() < 0.5]
+            entries.append(leader.propose(snapshot_entry(objects[rng.randrange(2) :] + brought_back, 0, 1).command))
+        elif draw < 0.35:
+            command = meta_command(rng)
+            entries.append(leader.propose(command, META if command["type"] in MARKERS else None))
+        else:
+            entries.append(leader.propose(data_command(rng)))
+    return entries

@@ -1,6 +1,9 @@
 """A cluster in files: what each replica receives, when it is cut off, and after it has rejoined."""
 
+import errno
 import json
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,7 @@ from chainlake.cli.main import main
 from chainlake.errors import BadInput
 from chainlake.lake.chains import Chain
 from chainlake.lake.records import open_records
+from chainlake.replica import commands
 from chainlake.replica.cluster import Cluster
 from chainlake.replica.entries import read_entry
 from chainlake.replica.replica import Replica
@@ -60,6 +64,15 @@ def test_a_cluster_with_three_meta_logs_is_migrated_once(tmp_path: Path) -> None
         cluster.migrate()
 
 
+def test_a_snapshot_that_is_too_long_for_a_command_is_not_appended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster.create(tmp_path / "shop", "a", unified=False)
+    cluster.propose(SETUP)
+    monkeypatch.setattr(commands, "MAX_TEXT", 100)
+    with pytest.raises(BadInput, match="characters long: at most 100"):
+        cluster.migrate()
+    assert len(cluster.log()) == 4 and not cluster.unified
+
+
 def test_a_wrong_command_appends_nothing(tmp_path: Path) -> None:
     cluster = Cluster.create(tmp_path / "shop", "ab")
     with pytest.raises(BadInput, match="'Fly' is not a kind of command"):
@@ -83,6 +96,56 @@ def test_texts_may_hold_any_character_that_has_bytes(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match=r"surrogate|too large|nested"):
             cluster.propose([insert("alice", 2, name=value)])
     assert (tmp_path / "shop" / "log.jsonl").read_bytes() == held, "what cannot be read back is not appended"
+
+
+def test_leaders_that_propose_and_deliver_at_the_same_time_give_no_index_to_two_entries(tmp_path: Path) -> None:
+    Cluster.create(tmp_path / "shop", "ab")
+
+    def work(which: int) -> None:
+        cluster = Cluster.load(tmp_path / "shop")
+        for number in range(20):
+            cluster.propose([{**ALICE, "user_id": f"user-{which}-{number}"}])
+            cluster.deliver()
+            (cluster.isolate if number % 2 else cluster.rejoin)("ab"[which % 2])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(4)))
+    cluster = Cluster.load(tmp_path / "shop")
+    assert [entry.log_index for entry in cluster.log()] == list(range(1, 81))
+    assert cluster.cut_off == {"a": "all", "b": "all"}
+    for name in "ab":
+        cluster.rejoin(name)
+        cluster.deliver()
+        assert len(played(cluster, name).meta.objects) == 80
+
+
+def test_a_line_that_a_crash_has_cut_off_does_not_count_and_is_replaced(tmp_path: Path) -> None:
+    cluster = Cluster.create(tmp_path / "shop", "a")
+    cluster.propose(SETUP[:2])
+    cluster.deliver()
+    for name in ("log", "a"):
+        with (tmp_path / "shop" / f"{name}.jsonl").open("a") as file:
+            file.write('{"delivery":2,"entries":[{"group":"me')
+    assert len(cluster.log()) == 2
+    cluster.propose(SETUP[2:])
+    assert cluster.deliver() == {"a": 2}
+    assert played(cluster, "a").meta_index == 4 and len(cluster.log()) == 4
+
+
+def test_what_a_full_disk_does_not_keep_is_not_appended_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = Cluster.create(tmp_path / "shop", "a")
+    cluster.propose(SETUP[:2])
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space"):
+            cluster.propose(SETUP[2:])
+    assert len(cluster.log()) == 2
+    cluster.propose(SETUP[2:])
+    assert [entry.log_index for entry in cluster.log()] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

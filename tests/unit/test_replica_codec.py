@@ -1,6 +1,7 @@
 """Commands as bytes: equal to Google's protobuf on the same .proto, and safe with bytes of enemies."""
 
 import base64
+import json
 import re
 from functools import cache
 from pathlib import Path
@@ -197,6 +198,27 @@ def test_entries_are_read_quickly_as_they_are_read_thoroughly(command: dict[str,
     assert told == (group, 7, 0, command_text(expected.command), None)
     assert (row["type"], row["required_meta_index"]) == (command["type"], expected.required)
     assert (row["table_id"], row["user_id"]) == (member(expected.command, "table_id"), member(expected.command, "user_id"))
+
+
+@pytest.mark.parametrize(
+    ("group", "more", "message"),
+    [
+        ("data:user:01", {"user_id": "alice"}, "stands in the log of data:user:01: it belongs to data:user:00"),
+        ("data:user:00", {}, "has no user_id"),
+        (SHARED, {"user_id": "alice"}, "has a user_id"),
+        ("meta", {}, "it belongs to a data group"),
+        (SHARED, {"rows": [{"id": json.loads("[" * 150 + "]" * 150)}]}, "nested more than 100 deep"),
+        (SHARED, {"rows": [{"id": "x" * (16 << 20)}]}, "characters long"),
+        (SHARED, {"rows": [{"id": 1}, 1]}, "an object is expected"),
+        (SHARED, {"required_meta_index": 1 << 63}, "a number from 0 is expected"),
+    ],
+)
+def test_the_quick_way_of_inserts_refuses_what_the_thorough_one_does(group: str, more: dict[str, Any], message: str) -> None:
+    command = {"type": "Insert", "table_id": "a.b", "rows": [{"id": 1}], **more}
+    payload = canonical({"group": group, "log_index": 1, "log_term": 1, "command": command})
+    batch = pa.RecordBatch.from_pydict({"_height": [1], "tx_index": [0], "payload": [payload]})
+    (row,) = next(iter(decode_entries([batch]))).to_pylist()
+    assert message in (row["error"] or "")
 
 
 def _envelope(row: bytes, other: bytes = b"{}") -> bytes:

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainlake.errors import BrokenPromise
-from chainlake.replica import shard_fold
+from chainlake.replica import row_fold, shard_fold
 from chainlake.replica.columns import typed
 from chainlake.replica.commands import MARKERS, command_text
 from chainlake.replica.entries import Entry
-from chainlake.replica.groups import GROUPS, META, group_of
+from chainlake.replica.groups import GROUPS, META, SHARED, group_of
 from chainlake.replica.history import MetaHistory
 from chainlake.replica.leader import Leader
 from chainlake.replica.meta import Refused
@@ -26,7 +26,15 @@ from chainlake.replica.sequence import AGAIN, GAP
 from chainlake.replica.shard_fold import fold_shards
 from chainlake.replica.timeline import Progress, Timeline
 from tests.unit.replica_batches import Tables, pieces, unpacked
-from tests.unit.replica_making import data_command, deliveries, history, meta_command, opening
+from tests.unit.replica_making import (
+    data_command,
+    deliveries,
+    history,
+    history_with_snapshots,
+    meta_command,
+    opening,
+    with_lower_stamps,
+)
 
 SEEDS = st.integers(0, 1 << 32)
 
@@ -75,6 +83,24 @@ def test_all_34_logs_converge_in_any_order(seed: int, meta_weight: float) -> Non
     assert replica.waiting() == {} and outcome(replica) == outcome(perfect(entries))
 
 
+@settings(max_examples=60)
+@given(SEEDS, st.sampled_from((0.05, 0.3, 1.0)), st.booleans(), st.booleans())
+def test_logs_with_lower_stamps_after_higher_ones_and_with_snapshots_converge_and_the_folds_agree(
+    seed: int, meta_weight: float, at_once: bool, has_snapshots: bool
+) -> None:
+    rng = random.Random(seed)
+    entries = history_with_snapshots(rng, 60) if has_snapshots else history(rng, 60)
+    entries = with_lower_stamps(rng, entries)
+    given_ = deliveries(rng, entries, meta_weight)
+    replica, tables = Replica(), Tables(at_once=at_once)
+    tables.fold(given_[: len(given_) // 2])
+    tables.fold(given_[len(given_) // 2 :])
+    for height, delivery in enumerate(given_, 1):
+        replica.deliver(delivery)
+        tables.compare(replica, height)
+    assert replica.waiting() == {} and outcome(replica) == outcome(perfect(entries))
+
+
 @settings(max_examples=40)
 @given(SEEDS, st.sampled_from((0.05, 1.0)), st.booleans())
 def test_batches_of_any_size_have_the_state_of_the_replica_at_every_delivery(
@@ -120,6 +146,18 @@ def test_inserts_are_resolved_from_their_text_as_from_their_members(
     assert in_time == (expected if isinstance(expected, str) else expected._replace(dropped_index=None))
     for key in () if isinstance(expected, str) else expected.keys:
         assert _shown(key) == shown_key(key)
+
+
+def test_a_drop_of_many_rows_is_written_in_parts_that_spark_can_hold() -> None:
+    rows = [
+        {"tag": row_fold.LIVE, "group_name": SHARED, "_height": 1, "table_id": "a.x", "row_key": f'[null,"{n}"]', "row": "{}"}
+        for n in range(45_000)
+    ]
+    batch = pa.RecordBatch.from_pylist(rows, typed(*row_fold.INPUT))
+    made = list(row_fold.fold_rows([batch], [row_fold.Drop(2, "a.x", 1)]))
+    for kind in (row_fold.ROW, row_fold.ASIDE):
+        sizes = [len(one) for part in made for one in part.column(kind).to_pylist() if one]
+        assert sizes == [20_000, 20_000, 5_000]
 
 
 def test_shards_give_back_what_is_not_the_next_entry_of_its_log() -> None:

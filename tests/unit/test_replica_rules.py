@@ -1,16 +1,21 @@
 """The rules one by one: each failure of the original, the order of checks and errors, logs that contradict themselves."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from chainlake.errors import BadInput, BrokenPromise
+from chainlake.replica.checks import Arrived
 from chainlake.replica.entries import Entry, read_entry
 from chainlake.replica.groups import GROUP_IDS, GROUPS, META, SHARED, group_of
 from chainlake.replica.leader import Leader, route
 from chainlake.replica.migrate import check_flag, snapshot_entry, starts_unified, unite
 from chainlake.replica.replica import Replica, perfect
 from chainlake.replica.rules import row_key
+from chainlake.replica.silver import SilverBatch
+from chainlake.replica.timeline import Progress
 from tests.unit.replica_batches import Tables
 
 COLUMNS = ["id", "name"]
@@ -165,6 +170,21 @@ def test_a_lock_counts_from_its_index_on_whenever_the_command_arrives() -> None:
     assert [result_of(replica, one) for one in (before, behind)] == [(1, None), (0, "user locked")]
 
 
+def test_a_command_runs_against_the_highest_watermark_that_its_log_had_before_it() -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    meta.append(leader.propose({"type": "SetUserLocked", "user_id": "alice", "locked": True}))
+    first = leader.propose(insert("alice", 1))
+    lower = Entry(first.group, 2, 1, {**insert("alice", 2), "required_meta_index": 4})
+    for given in ([*meta, first, lower], [first, lower, *meta]):
+        replica, tables = Replica(), Tables()
+        for height, entry in enumerate(given, 1):
+            replica.deliver([entry])
+            tables.fold([[entry]])
+            tables.compare(replica, height)
+        assert [result_of(replica, one) for one in (first, lower)] == [(0, "user locked")] * 2
+
+
 # Members that are not declared
 
 OWN = {"required_meta_index": 9, "table_id": 5, "user_id": [1]}
@@ -246,6 +266,75 @@ def test_rows_survive_a_snapshot_of_a_replica_that_counted_the_old_logs_in_anoth
     assert replica.meta.get("table", "app.t").created_index != other.meta.get("table", "app.t").created_index
     replica.deliver([snapshot])
     assert len(replica.visible_rows()) == 1 and replica.meta.objects == other.meta.objects
+
+
+def test_a_command_stamped_before_a_snapshot_that_counts_its_table_anew_writes_to_that_table() -> None:
+    leader = Leader()
+    meta = proposed(*SETUP, leader=leader)
+    early, late = proposed(insert("alice", 1), insert("alice", 1), leader=leader)
+    objects = [one._replace(created_index=1) for one in perfect(meta).meta.objects.values()]
+    counted = leader.propose(snapshot_entry(objects, 0, 1).command)
+    drop, anew = proposed({"type": "DropTable", "table_id": "app.t"}, create_table(), leader=leader)
+    prompt = [meta, [early, late], [counted], [drop, anew]]
+    for given in (prompt, [meta, [early], [counted], [late], [drop, anew]], [meta, [early], [counted], [drop, anew], [late]]):
+        replica, tables = Replica(), Tables()
+        for height, delivery in enumerate(given, 1):
+            replica.deliver(delivery)
+            tables.fold([delivery])
+            tables.compare(replica, height)
+        assert [result_of(replica, one) for one in (early, late)] == [(1, None), (0, "primary key exists")]
+        assert replica.visible_rows() == {}
+
+
+def with_an_index_that_a_snapshot_gives_again() -> list[list[Entry]]:
+    """Deliveries to a replica that counts an ended life of a table as the leader, whose snapshot unites the logs, counts the next
+    one. The last delivery is a command that was stamped before a drop and comes after it."""
+    leader, drop = Leader(unified=False), {"type": "DropTable", "table_id": "app.t"}
+    system = proposed(NAMESPACE, create_table(), leader=leader)
+    ended = leader.propose(insert("alice", 1))
+    system += proposed(drop, create_table(), leader=leader)
+    users = proposed(ALICE, BOB, leader=leader)
+    snapshot = unite(perfect([*system, *users], unified=False))
+    assert [one["created_index"] for one in snapshot.command["objects"] if one["kind"] == "table"] == [4]
+    stamper = Leader(1, {**leader.ends, META: snapshot.log_index}, snapshot.log_index)
+    late, dropped = stamper.propose(insert("alice", 1)), stamper.propose(drop)
+    return [[*users, *system[:2], ended], system[2:], [snapshot], [dropped], [late]]
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+def test_rows_of_an_ended_life_stay_gone_when_a_snapshot_gives_its_index_to_the_table_that_is_there(at_once: bool) -> None:
+    given = with_an_index_that_a_snapshot_gives_again()
+    replica, tables = Replica(unified=False), Tables(at_once=at_once)
+    for height, delivery in enumerate(given, 1):
+        replica.deliver(delivery)
+        tables.fold([delivery])
+        tables.compare(replica, height)
+        assert bool(replica.visible_rows()) == (height == 1)
+    assert replica.history.table("app.t", 4) != replica.history.table("app.t", 6), "two lives"
+    assert [result_of(replica, delivery[-1]) for delivery in (given[0], given[-1])] == [(1, None), (1, None)]
+
+
+def test_a_table_that_a_snapshot_brings_back_begins_anew_whenever_its_late_commands_arrive() -> None:
+    leader, drop = Leader(), {"type": "DropTable", "table_id": "app.t"}
+    meta = proposed(*SETUP, leader=leader)
+    early, late = proposed(insert("alice", 1), insert("alice", 1), leader=leader)
+    dropped = leader.propose(drop)
+    back = leader.propose(snapshot_entry(list(perfect(meta).meta.objects.values()), 0, 1).command)
+    anew, again = leader.propose(insert("alice", 2)), leader.propose(drop)
+    for given in (
+        [meta, [early, late], [dropped], [back], [anew], [again]],
+        [meta, [early], [dropped], [late], [back], [anew], [again]],
+        [meta, [early], [dropped], [back], [again], [late, anew]],
+        [[early, late, anew], [*meta, dropped, back, again]],
+    ):
+        replica, tables = Replica(), Tables()
+        for height, delivery in enumerate(given, 1):
+            replica.deliver(delivery)
+            tables.fold([delivery])
+            tables.compare(replica, height)
+        results = [result_of(replica, one) for one in (early, late, anew)]
+        assert results == [(1, None), (0, "primary key exists"), (1, None)]
+        assert replica.visible_rows() == {}
 
 
 # Results
@@ -372,6 +461,23 @@ def test_commands_have_one_place() -> None:
         Leader().propose({"type": "Blank"})
 
 
+@pytest.mark.parametrize(
+    ("command", "group", "unified", "message"),
+    [
+        ({"type": "Snapshot", "objects": []}, None, False, "lake replica migrate unites"),
+        ({"type": "Blank"}, META, False, "lake replica migrate unites"),
+        ({"type": "Blank"}, "meta:users", True, "meta:users is not in use"),
+    ],
+)
+def test_a_leader_appends_to_no_log_that_would_stop_the_replicas(
+    command: dict[str, Any], group: str | None, unified: bool, message: str
+) -> None:
+    leader = Leader(unified=unified)
+    with pytest.raises(BadInput, match=message):
+        leader.propose(command, group)
+    assert leader.ends == {}
+
+
 def test_the_flag_goes_one_way() -> None:
     check_flag("c", was=False, wanted=True)
     with pytest.raises(BrokenPromise, match="c: unified_meta cannot go back to false"):
@@ -380,6 +486,15 @@ def test_the_flag_goes_one_way() -> None:
         unite(Replica())
     with pytest.raises(BadInput, match="empty"):
         unite(Replica(unified=False))
+
+
+@pytest.mark.parametrize("group", [META, "meta:users"])
+def test_the_stage_refuses_to_go_back_where_the_logs_were_never_three(group: str) -> None:
+    batch = SimpleNamespace(options={"c": {"unified_meta": "false"}})
+    arrived = Arrived(0, 0, has_meta=True, has_old_meta=False, has_snapshot=False, deletes_namespaces=False)
+    stage = SilverBatch(batch, "c", 1, 2, {META: Progress(3), group: Progress(3)}, frozenset())  # type: ignore[arg-type]
+    with nullcontext() if group != META else pytest.raises(BrokenPromise, match="cannot go back to false"):
+        stage.check_meta_logs(None, arrived)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -441,6 +556,7 @@ def test_without_the_united_log_data_before_meta_fails_as_it_used_to() -> None:
     [
         ([], "an object is expected"),
         ({"group": "meta", "log_index": 0, "log_term": 1, "command": {"type": "Blank"}}, "logs count from 1"),
+        ({"group": "meta", "log_index": (1 << 63) - 1, "log_term": 1, "command": {"type": "Blank"}}, "no entry could follow it"),
         ({"group": "meta", "log_index": True, "log_term": 1, "command": {"type": "Blank"}}, "log_index is True"),
         ({"group": "meta", "log_index": 1, "log_term": -1, "command": {"type": "Blank"}}, "log_term is -1"),
         ({"group": "meta", "log_index": 1, "log_term": 1}, "one of command and command_bytes"),

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from chainlake.errors import BrokenPromise
 from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.sequence import AGAIN, FRESH, GAP
 from chainlake.replica.shard_fold import KINDS, OPERATION
@@ -22,6 +23,13 @@ class Fault(NamedTuple):
     height: int
     tx_index: int
     text: str
+
+
+def stopped(chain: str, height: int, why: str) -> BrokenPromise:
+    """A replica cannot take a delivery. Raw keeps it as it came, so a mended one is read only after raw has gone back."""
+    return BrokenPromise(
+        f"{chain}: {why}: mend the source, then lake rollback raw.replica {chain} {height - 1} --why TEXT", height=height
+    )
 
 
 class Arrived(NamedTuple):

@@ -1,19 +1,23 @@
 """A small cluster in files, to play with: a leader's log, and the deliveries that each replica received.
 
 `log.jsonl` has the leader's entries in the order of appending, `<replica>.jsonl` the deliveries of a replica, ready for `lake
-ingest`. Both only grow, and everything else is read from them, so that a crash between two commands loses nothing.
-`cluster.json` holds what cannot be seen from them: which replicas there are, and who is cut off.
+ingest`. Both only grow, and everything else is read from them, so that a crash between two commands loses nothing. A line that a
+crash has cut off was never said to be appended: it does not count, and the next one takes its place. `cluster.json` holds what
+cannot be seen from them: which replicas there are, and who is cut off. Whoever changes any of them holds the lock meanwhile, so
+that two leaders never give one index to two entries.
 """
 
+import fcntl
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from chainlake.demo import write_pieces
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, Unavailable
 from chainlake.replica.commands import check_group
 from chainlake.replica.entries import Entry, read_entry
 from chainlake.replica.groups import META, is_meta
@@ -83,19 +87,20 @@ class Cluster:
 
     def propose(self, commands: Iterable[Mapping[str, Any]], group: str | None = None, new_term: bool = False) -> list[Entry]:
         """Append commands to the leader's logs, stamped and routed. All of them, or none if one is wrong."""
-        leader = self.leader(self.log())
-        leader.term += new_term
-        entries = [leader.propose(command, group) for command in commands]
-        _append(self.directory / "log.jsonl", [_entry(entry) for entry in entries])
+        with self._alone():
+            leader = self.leader(self.log())
+            leader.term += new_term
+            entries = [leader.propose(command, group) for command in commands]
+            _append(self.directory / "log.jsonl", [_entry(entry) for entry in entries])
         return entries
 
     def migrate(self) -> Entry:
         """Unite the three Meta logs by a snapshot of what they have made."""
-        entries = self.log()
-        replica = Replica(self.started_unified)
-        replica.deliver(entries)
-        snapshot = unite(replica)
-        _append(self.directory / "log.jsonl", [_entry(snapshot)])
+        with self._alone():
+            replica = Replica(self.started_unified)
+            replica.deliver(self.log())
+            snapshot = unite(replica)
+            _append(self.directory / "log.jsonl", [_entry(snapshot)])
         return snapshot
 
     def deliver(self, replica: str | None = None, only: str | None = None, most: int | None = None) -> dict[str, int]:
@@ -103,27 +108,26 @@ class Cluster:
         `only` is `meta`, `data` or a group."""
         if only not in (None, "meta", "data"):
             check_group(only)
-        entries = self.log()
         names = list(self.cut_off) if replica is None else [self.check_member(replica)]
-        sent = {}
-        for name in names:
-            held = _lines(self.directory / f"{name}.jsonl")
-            news = [entry for entry in _after(entries, held) if self._reaches(name, entry) and _wanted(entry, only)][:most]
-            if news:
-                line = {"delivery": len(held) + 1, "entries": [_entry(entry) for entry in news]}
-                _append(self.directory / f"{name}.jsonl", [line])
-            sent[name] = len(news)
-        return sent
+        with self._alone():
+            entries = self.log()
+            return {name: self._send(name, entries, only, most) for name in names}
+
+    def _send(self, name: str, entries: list[Entry], only: str | None, most: int | None) -> int:
+        held = _lines(self.directory / f"{name}.jsonl")
+        news = [entry for entry in _after(entries, held) if self._reaches(name, entry) and _wanted(entry, only)][:most]
+        if news:
+            line = {"delivery": len(held) + 1, "entries": [_entry(entry) for entry in news]}
+            _append(self.directory / f"{name}.jsonl", [line])
+        return len(news)
 
     def isolate(self, replica: str, what: str = FROM_ALL) -> None:
         """Cut a replica off, from everything or from Meta alone."""
-        self.cut_off[self.check_member(replica)] = what
-        self._save()
+        self._cut(replica, what)
 
     def rejoin(self, replica: str) -> None:
         """Let a replica hear everything again."""
-        self.cut_off[self.check_member(replica)] = NOTHING
-        self._save()
+        self._cut(replica, NOTHING)
 
     def check_member(self, replica: str) -> str:
         """The name of a replica, if there is one."""
@@ -134,6 +138,20 @@ class Cluster:
     def _reaches(self, replica: str, entry: Entry) -> bool:
         what = self.cut_off[replica]
         return what == NOTHING or (what == FROM_META and not is_meta(entry.group))
+
+    def _cut(self, replica: str, what: str) -> None:
+        with self._alone():
+            self.cut_off[self.check_member(replica)] = what
+            self._save()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else changes the cluster meanwhile, and who is cut off is as the last one left it."""
+        with (self.directory / "lock").open("w") as handle:
+            with suppress(OSError):  # file systems of workspaces know no locks
+                fcntl.flock(handle, fcntl.LOCK_EX)
+            self.cut_off = Cluster.load(self.directory).cut_off
+            yield
 
     def _save(self) -> None:
         held = {"cut_off": self.cut_off, "unified": self.started_unified}
@@ -161,12 +179,21 @@ def _entry(entry: Entry) -> dict[str, Any]:
 
 def _lines(path: Path) -> list[Any]:
     """Only a line feed ends a line: texts may hold other characters that Unicode counts as line ends."""
-    return [parse(utf8(line)) for line in path.read_bytes().split(b"\n") if line]
+    return [parse(utf8(line)) for line in path.read_bytes().split(b"\n")[:-1]]
 
 
 def _append(path: Path, values: list[Any]) -> None:
-    """Lines at the end of a file, in one write; none if one of them has no bytes."""
+    """Lines after the last whole line of a file; none if one of them has no bytes, or the disk no place."""
     lines = b"".join(canonical(value) + b"\n" for value in values)
-    with open(path, "ab", buffering=0) as file:
-        file.write(lines)
-        os.fsync(file.fileno())
+    with open(path, "r+b", buffering=0) as file:
+        held = file.read()
+        end = file.seek(held.rfind(b"\n") + 1)
+        if end < len(held):
+            file.truncate()
+        try:
+            if file.write(lines) < len(lines):
+                raise Unavailable(f"the disk is full: {path} could not be written")
+            os.fsync(file.fileno())
+        except BaseException:
+            file.truncate(end)
+            raise

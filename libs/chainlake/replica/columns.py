@@ -99,10 +99,9 @@ class Sheets:
     def _take(self, kind: str) -> Iterator[pa.RecordBatch]:
         schema, rows, pieces = self._kinds[kind], self._rows[kind], self._pieces[kind]
         self._rows[kind], self._pieces[kind] = [], []
-        if rows:
-            yield self._batch(
-                kind, [pa.array(column, one.type) for column, one in zip(zip(*rows, strict=True), schema, strict=True)]
-            )
+        for at in range(0, len(rows), MOST_ROWS):  # a drop alone gives as many as its table has
+            columns = zip(*rows[at : at + MOST_ROWS], strict=True)
+            yield self._batch(kind, [pa.array(column, one.type) for column, one in zip(columns, schema, strict=True)])
         if pieces:
             yield self._batch(kind, [pa.concat_arrays([piece[name] for piece in pieces]) for name in schema.names])
 

@@ -121,7 +121,7 @@ def unknown(name: Any) -> BadInput:
     """Why there is no command of this name."""
     if isinstance(name, str) and name in RETIRED:
         return BadInput(f"{name} is retired: {RETIRED[name]}")
-    return BadInput(f"{name!r:.60} is not a kind of command: a newer version may know it")
+    return BadInput(f"{name!r:.60} is not a kind of command: if a newer version knows it, upgrade")
 
 
 def check_group(group: Any) -> None:

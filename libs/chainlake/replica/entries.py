@@ -36,6 +36,8 @@ def read_entry(given: Any) -> Entry:
     log_index, log_term = (_counted(given, name) for name in ("log_index", "log_term"))
     if log_index == 0:
         raise BadInput("log_index is 0: logs count from 1")
+    if log_index == MAX_NUMBER:
+        raise BadInput(f"log_index is {log_index}: no entry could follow it")
     entry = Entry(given.get("group", ""), log_index, log_term, _command(given))
     check_place(entry.group, entry.command)
     return entry

@@ -47,7 +47,7 @@ def decode(data: bytes) -> Command:
         elif number in _BY_NUMBER:
             name, found = _BY_NUMBER[number], data[start:end]
         else:
-            raise BadInput(f"an envelope holds command number {number}: a newer version may know it")
+            raise BadInput(f"an envelope holds command number {number}: if a newer version knows it, upgrade")
     if version != VERSION:
         raise BadInput(f"an envelope has version {version}, {VERSION} is known: upgrade, or send version {VERSION}")
     if not name:

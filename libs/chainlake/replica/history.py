@@ -8,8 +8,8 @@ from chainlake.replica.meta import TABLE, USER, Key, MetaChange
 
 
 class TableAt(NamedTuple):
-    """A table as of a Meta index. `created_index` tells this life of it from others of the same name; `dropped_index` is where
-    this life ends, None if it has not ended yet."""
+    """A table as of a Meta index. `created_index` tells this life of it from others of the same name, as it was counted last (a
+    snapshot may count it anew); `dropped_index` is where this life ends, None if it has not ended yet."""
 
     columns: frozenset[str]
     primary_key: str
@@ -60,8 +60,9 @@ class MetaHistory:
         found = versions[place].definition if place >= 0 else None
         if found is None:
             return None
-        ended = next((version.meta_index for version in versions[place + 1 :] if version.definition is None), None)
-        return TableAt(frozenset(found["columns"]), found["primary_key"], versions[place].created_index, ended)
+        end = next((at for at in range(place + 1, len(versions)) if versions[at].definition is None), len(versions))
+        ended = versions[end].meta_index if end < len(versions) else None
+        return TableAt(frozenset(found["columns"]), found["primary_key"], versions[end - 1].created_index, ended)
 
 
 def _place(versions: list[_Version], index: int) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 from chainlake.errors import BadInput
 from chainlake.replica.commands import ANY, COMMANDS, DATA, Command, check_group, command_text, read_command
 from chainlake.replica.entries import Entry
-from chainlake.replica.groups import META, SHARED, group_of
+from chainlake.replica.groups import META, OLD_META, SHARED, group_of
 
 
 @dataclass
@@ -47,10 +47,19 @@ def route(command: Command, unified: bool = True, group: str | None = None) -> s
         if group is None:
             raise BadInput(f"{command['type']} may stand in any log: say in which group")
         check_group(group)
-        return group
+        return _in_use(group, unified)
     wanted = META if unified else log
     if log == DATA:
         wanted = group_of(command["user_id"]) if "user_id" in command else SHARED
     if group not in (None, wanted):
         raise BadInput(f"{command['type']} goes to {wanted}, not to {group}: leave the group out")
-    return wanted
+    return _in_use(wanted, unified)
+
+
+def _in_use(group: str, unified: bool) -> str:
+    """The group, if a leader appends to it: to the three Meta logs until they are united, then to the one."""
+    if group == META and not unified:
+        raise BadInput("meta is not in use yet: lake replica migrate unites the three Meta logs with a Snapshot")
+    if group in OLD_META and unified:
+        raise BadInput(f"{group} is not in use: Meta is the one log meta")
+    return group

@@ -48,7 +48,8 @@ class MetaState:
 
     def apply(self, index: int, command: Command, is_first: bool = False) -> tuple[str | None, list[MetaChange]]:
         """Carry out a command: its error if it is refused, and what it changed. What a Snapshot holds counts from its creation on
-        if the log starts with it (`is_first`), so that commands which were stamped before the Snapshot find it."""
+        if the log starts with it (`is_first`), so that commands which were stamped before the Snapshot find it; what a later one
+        brings back lives anew from there."""
         kind = command["type"]
         if kind in MARKERS:
             return None, []
@@ -63,6 +64,8 @@ class MetaState:
                 del self.objects[key]
                 changes.append(MetaChange(index, before, gone=True))
             elif made is not None:
+                if before is None and kind == "Snapshot" and not is_first:
+                    made = made._replace(created_index=index)
                 self.objects[key] = made
                 since = min(index, made.created_index) if is_first and kind == "Snapshot" else index
                 changes.append(MetaChange(since, made))

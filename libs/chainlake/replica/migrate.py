@@ -8,6 +8,7 @@ stamped command needs the one log that its stamp counts.
 from collections.abc import Iterable
 
 from chainlake.errors import BadInput, BrokenPromise
+from chainlake.replica.commands import command_text
 from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META, OLD_META
 from chainlake.replica.meta import MetaObject
@@ -30,10 +31,13 @@ def snapshot_entry(objects: list[MetaObject], index: int, term: int) -> Entry:
 
 
 def unite(replica: Replica) -> Entry:
-    """The snapshot that unites the Meta logs of a replica that runs the old three."""
+    """The snapshot that unites the Meta logs of a replica that runs the old three. One that is too long for a command is refused
+    here: appended, it would stop all replicas."""
     check_can_unite(replica.unified, {group: index for group, (index, _) in replica.applied().items()})
     terms = [term for _, term in replica.applied().values()]
-    return snapshot_entry(list(replica.meta.objects.values()), replica.meta_index + 1, max(terms, default=1))
+    made = snapshot_entry(list(replica.meta.objects.values()), replica.meta_index + 1, max(terms, default=1))
+    command_text(made.command)
+    return made
 
 
 def check_can_unite(unified: bool, applied: dict[str, int]) -> None:

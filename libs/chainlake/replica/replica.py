@@ -1,8 +1,8 @@
 """A replica in memory, entry by entry: the rules in their plainest form. The Spark stages have to agree with it at every
 delivery.
 
-Rows are kept for each life of a table; those of a life that Meta has ended are there, but nobody sees them. A late command,
-stamped before the DROP TABLE, still finds them and has the same result on every replica.
+A table has one life at a time. When Meta ends it, its rows are put aside, where nobody sees them. A late command, stamped before
+the DROP TABLE, still finds them and has the same result on every replica.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from chainlake.replica.commands import MARKERS
 from chainlake.replica.entries import Entry
 from chainlake.replica.groups import META, OLD_META, is_meta
 from chainlake.replica.history import MetaHistory
-from chainlake.replica.meta import TABLE, MetaState, Refused
+from chainlake.replica.meta import TABLE, MetaObject, MetaState, Refused
 from chainlake.replica.rules import Result, apply, effective_watermark, execute, executes_at, resolve
 
 
@@ -42,7 +42,10 @@ class Shard:
 
     watermark: int = 0
     pending: list[Waiting] = field(default_factory=list)
-    rows: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
+    rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Of each table that is there."""
+    dropped: dict[tuple[str, int], dict[str, str]] = field(default_factory=dict)
+    """Of each life of a table that has ended, by the index at which it was created."""
 
 
 class Replica:
@@ -118,26 +121,20 @@ class Replica:
 
     def apply_meta(self, entry: Entry) -> None:
         """The Meta index is that of the united log; before, it counts the entries of the three."""
-        is_first, is_snapshot = self.meta_index == 0, entry.command["type"] == "Snapshot"
-        lives = self._lives() if is_snapshot else {}
+        is_first = self.meta_index == 0
         self.meta_index = entry.log_index if entry.group == META else self.meta_index + 1
         error, changes = self.meta.apply(self.meta_index, entry.command, is_first)
         for change in changes:
             self.history.note(change)
-        if is_snapshot:
-            self._rename_lives(lives)
+            if change.gone and change.object.kind == TABLE:
+                self.drop(change.object)
         self.note(entry, Result(0, error))
 
-    def _lives(self) -> dict[str, int]:
-        return {name: one.created_index for (kind, name), one in self.meta.objects.items() if kind == TABLE}
-
-    def _rename_lives(self, before: dict[str, int]) -> None:
-        """Tables that a snapshot keeps keep their rows. Another replica may have counted the three old logs in another order, and
-        so tell another index of creation."""
-        for table_id, created in self._lives().items():
-            for shard in self.shards.values():
-                if table_id in before and (table_id, before[table_id]) in shard.rows:
-                    shard.rows[table_id, created] = shard.rows.pop((table_id, before[table_id]))
+    def drop(self, table: MetaObject) -> None:
+        """Put the rows of a table aside. An earlier life with the same index ended before the three Meta logs were united, which
+        another replica may have counted in another order: no command that was stamped looks for it."""
+        for shard in self.shards.values():
+            shard.dropped[table.id, table.created_index] = shard.rows.pop(table.id, {})
 
     def queue(self, entry: Entry) -> None:
         shard = self.shards.setdefault(entry.group, Shard())
@@ -161,7 +158,11 @@ class Replica:
         except Refused as refused:
             self.note(entry, Result(0, str(refused)))
             return
-        rows = self.shards[entry.group].rows.setdefault((operation.table_id, operation.table_index), {})
+        shard = self.shards[entry.group]
+        if operation.dropped_index is None:
+            rows = shard.rows.setdefault(operation.table_id, {})
+        else:
+            rows = shard.dropped.setdefault((operation.table_id, operation.table_index), {})
         result, changes = execute(operation, rows)
         apply(rows, changes)
         self.note(entry, result)
@@ -175,14 +176,9 @@ class Replica:
         return {
             (group, table_id, key): row
             for group, shard in self.shards.items()
-            for (table_id, created), rows in shard.rows.items()
-            if self._is_alive(table_id, created)
+            for table_id, rows in shard.rows.items()
             for key, row in rows.items()
         }
-
-    def _is_alive(self, table_id: str, created: int) -> bool:
-        now = self.history.table(table_id, self.meta_index)
-        return now is not None and now.created_index == created
 
     def waiting(self) -> dict[str, list[int]]:
         """Log indexes that wait, by group."""

@@ -133,10 +133,13 @@ class RowFold:
         return self.dropped.setdefault((table_id, table_index), {})
 
     def _drop(self, drop: Drop) -> None:
-        rows = self.live.pop(drop.table_id, {})
-        self.late(drop.table_id, drop.table_index).update(rows)
+        """The rows of a table go to where late commands find them, in place of those of an earlier life that has the same index:
+        it ended before the three Meta logs were united, each of which had been counted in another order elsewhere."""
+        rows, held = self.live.pop(drop.table_id, {}), self.late(drop.table_id, drop.table_index)
         self._note(drop.table_id, None, dict.fromkeys(rows), None)
-        self._note(drop.table_id, drop.table_index, dict(rows), None)
+        self._note(drop.table_id, drop.table_index, {**dict.fromkeys(held), **rows}, None)
+        held.clear()
+        held.update(rows)
 
     def _note(self, table_id: str, life: int | None, changes: Changes, log_index: int | None) -> None:
         for key, row in changes.items():

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from chainlake.errors import BrokenPromise
 from chainlake.lake.names import physical
 from chainlake.lake.session import settings
 from chainlake.lake.stage import SMALL_ROWS, Batch, Output
@@ -123,7 +122,7 @@ class SilverBatch:
         """Stop at the first delivery that breaks a promise."""
         if faults:
             first = min(faults)
-            raise BrokenPromise(f"{self.chain}: delivery {first.height}: {first.text}", height=first.height)
+            raise checks.stopped(self.chain, first.height, f"delivery {first.height}: {first.text}")
 
     # Meta
 
@@ -264,16 +263,18 @@ class SilverBatch:
         """Rows as they were before the batch."""
         columns = ("group_name", "table_id", "table_index", "dropped_index", F.explode("keys").alias("row_key"))
         keys = operations.select(F.lit(self.chain).alias("_chain"), *columns)
+        gone = F.col("table_id").isin(*{drop.table_id for drop in drops}) if drops else F.lit(False)
         found = []
         if "silver_data_rows" in self.filled:
             live = [self.batch.state("silver.data_rows", keys.filter("dropped_index IS NULL"))]
             if drops:
-                gone = F.col("table_id").isin(*{drop.table_id for drop in drops})
                 live.append(self.batch.state("silver.data_rows").filter(gone))
             found += [frame.withColumn("tag", F.lit(row_fold.LIVE)) for frame in live]
         if "silver_dropped_rows" in self.filled:
-            late = self.batch.state("silver.dropped_rows", keys.filter("dropped_index IS NOT NULL"))
-            found.append(late.withColumn("tag", F.lit(row_fold.DROPPED)))
+            late = [self.batch.state("silver.dropped_rows", keys.filter("dropped_index IS NOT NULL"))]
+            if drops and self.before.keys() & set(OLD_META):  # an earlier life of theirs may have the same index
+                late.append(self.batch.state("silver.dropped_rows").filter(gone))
+            found += [frame.withColumn("tag", F.lit(row_fold.DROPPED)) for frame in late]
         return found
 
 

@@ -3,9 +3,8 @@
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 
-from chainlake.errors import BrokenPromise
 from chainlake.lake.stage import Batch, Output, Stage
-from chainlake.replica import decode
+from chainlake.replica import checks, decode
 from chainlake.replica.columns import spark_ddl
 from chainlake.replica.invariants import replica_problems
 from chainlake.replica.silver import silver
@@ -67,7 +66,7 @@ def bronze(batch: Batch) -> Output:
         if seen.get["wrong"]:
             first = commands.filter("error IS NOT NULL").agg(F.min(F.struct("_height", "tx_index", "error")))
             height, tx_index, error = first.collect()[0][0]
-            raise BrokenPromise(f"{chain}: entry {tx_index} of delivery {height}: {error}", height=height)
+            raise checks.stopped(chain, height, f"entry {tx_index} of delivery {height}: {error}")
 
     return Output({"bronze.commands": told.withColumn("_chain", F.lit(chain))}, check=check)
 
