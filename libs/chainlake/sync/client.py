@@ -32,7 +32,7 @@ from chainlake.sync.messages import (
     read_answer,
 )
 from chainlake.sync.miniblock import Block
-from chainlake.sync.service import LAGS, NEW, Judge, Missing, Refused, anything
+from chainlake.sync.service import LAGS, NEW, NOBODY, Judge, Missing, Refused, anything
 from chainlake.sync.turns import Turns
 
 SERVICE = "/river.StreamService/"
@@ -155,7 +155,7 @@ class ConnectClient:
     def _ask(self, method: str, body: bytes, read: Callable[[bytes], Found]) -> Found:
         """The first good answer; else the best of the doubtful ones, if every node was heard."""
         if self._unheard >= UNHEARD:
-            raise Refused(f"no node could be reached for the last {UNHEARD} requests")
+            raise Refused(f"{NOBODY} for the last {UNHEARD} requests")
         said: dict[int, str] = {}
         for tries in range(1, self._how.retries + 2):
             waits: list[float] = []
