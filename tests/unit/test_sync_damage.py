@@ -1,7 +1,7 @@
 """What servers do to miniblocks that were delivered long ago: damage them, serve others, or no longer have them."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -9,11 +9,12 @@ import pytest
 from chainlake.demo.river import Miniblock
 from chainlake.demo.river_node import StreamNode
 from chainlake.sources.wire import field_bytes, field_int
-from chainlake.sync.fetch import Budget, fetch
+from chainlake.sync.fetch import Base, Budget, fetch
 from chainlake.sync.messages import Answer
 from chainlake.sync.miniblock import Block, open_miniblock
 from chainlake.sync.rules import Delivery, Mark, State, advance
 from chainlake.sync.service import Refused
+from chainlake.sync.settle import settle_all
 from tests.unit.sync_model import Held, Synced
 from tests.unit.test_sync_rules import ID, all_events, node_with, synced_with
 
@@ -168,6 +169,27 @@ def test_walking_back_over_what_cannot_be_read_ends_with_a_refusal() -> None:
     with pytest.raises(Refused, match="miniblock -1: it cannot be read"):
         synced.sync(node, ID)
     assert synced.cases == ["first"]
+
+
+def test_a_restored_server_is_settled_some_streams_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainlake.sync.settle.TOGETHER", 3)
+    node = StreamNode(7, page_limit=4)
+    synced = {stream_id: Synced() for stream_id in node.streams}
+    for stream_id, one in synced.items():
+        node.grow(stream_id, 22)
+        one.sync(node, stream_id)
+    heads = {stream_id: one.head for stream_id, one in synced.items() if one.head}
+    wanted = {hash_ for one in synced.values() for item in one.raw for hash_ in item.hashes}
+    asked: list[int] = []
+
+    def held(hashes: Sequence[bytes]) -> set[bytes]:
+        asked.append(len(hashes))
+        return wanted & set(hashes)
+
+    places = {stream_id: [(22, bytes(32))] for stream_id in heads}
+    found = settle_all(node, heads, places, held, 2)
+    assert found == {stream_id: Base(21, stream.miniblocks[21].hash) for stream_id, stream in node.streams.items()}
+    assert asked == [3, 6, 3, 6, 1, 2], "what was shown of three at most, then what is below it"
 
 
 def test_a_miniblock_that_came_twice_is_delivered_once() -> None:

@@ -10,16 +10,19 @@ import pytest
 from chainlake.demo import river
 from chainlake.demo.river_node import StreamNode
 from chainlake.demo.river_server import RiverServer
-from chainlake.errors import BadInput
+from chainlake.errors import BadInput, Unavailable
+from chainlake.lake.runner import ChainSummary, Timings
 from chainlake.sources.base import RawBlock
 from chainlake.sources.formats import check_options, format_of, network_of
 from chainlake.sources.river import stream_ids
 from chainlake.sync import decode, passes
-from chainlake.sync.fetch import Budget
-from chainlake.sync.fetching import Order
+from chainlake.sync.fetch import Budget, Head
+from chainlake.sync.fetching import Order, head_row
 from chainlake.sync.fold import fold
 from chainlake.sync.miniblock import open_miniblock
+from chainlake.sync.passes import PassRun
 from chainlake.sync.rules import CASES
+from chainlake.sync.service import NOBODY
 from chainlake.sync.summary import COLUMNS, number_passes
 from tests.unit.sources_reading import good, read_batch
 
@@ -198,11 +201,65 @@ def test_a_task_fetches_its_streams_and_postpones_what_is_beyond_its_budget(monk
     assert {row["status"] for row in down} == {"refused"} and "cannot be reached" in down[0]["reason"]
 
 
+def test_of_an_answer_that_does_not_follow_only_the_newest_miniblocks_are_told() -> None:
+    node = StreamNode(1, snapshot_every=50)
+    (stream_id,) = node.streams
+    node.grow(stream_id, 30)
+    server = RiverServer(node).start()
+    elsewhere = Head(31, b"e" * 32, b"g" * 32, 31, b"e" * 32)
+    given = {"stream_id": stream_id, **head_row(elsewhere), **dict.fromkeys(("base_number", "base_hash", "base_start"))}
+    try:
+        rows = [row for batch in order([server.url], 10)([pa.RecordBatch.from_pylist([given])]) for row in batch.to_pylist()]
+    finally:
+        server.stop()
+    (row,) = rows
+    assert row["status"] == "unsettled" and [one["number"] for one in row["shown"]] == list(range(15, 31))
+    assert row["shown"][-1]["hash"] == node.streams[stream_id].last_hash
+
+
 def test_what_comes_beside_miniblocks_is_bounded_and_the_rest_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(passes, "MOST_BESIDE", 10)
     for sizes, count in (([4, 6, 1, 0], 2), ([11, 1], 1), ([0, 10], 2), ([], 0)):
         rows: Any = [{"stream_id": bytes([at]), "rest": bytes(size)} for at, size in enumerate(sizes)]
         assert passes._fitting(rows) == (rows[:count], rows[count:])
+
+
+class Quiet:
+    """Where a run tells what it does."""
+
+    def phase(self, *_: object, **__: object) -> None:
+        pass
+
+
+def run_over(streams: int) -> PassRun:
+    """A run over nodes that has asked for nothing yet."""
+    run = PassRun.__new__(PassRun)
+    run.chain, run.all_streams, run.refused, run.had, run.exhausted = "c", streams, 0, 0, False
+    run.asked = [bytes([at]) for at in range(streams)]
+    run.progress, run.summaries = Quiet(), {"c": ChainSummary("raw.sync", "c")}  # type: ignore[assignment]
+    return run
+
+
+def refused(ids: list[bytes], reason: str) -> Rows:
+    return [{"stream_id": one, "status": passes.REFUSED, "reason": reason} for one in ids]
+
+
+def test_a_run_fails_only_when_all_streams_were_asked_for_and_none_could_be_had() -> None:
+    run = run_over(5)
+    some, run.asked = run.asked[:3], run.asked[3:]
+    run._commit_pass([], refused(some, "there is no such stream"), 3, Timings())
+    assert not run.exhausted and "3 of 5 streams could not be had" in run.summaries["c"].error
+    some, run.asked = run.asked, []
+    with pytest.raises(Unavailable, match="no stream of c can be had: there is no such stream"):
+        run._commit_pass([], refused(some, "there is no such stream"), 2, Timings())
+    run = run_over(5)
+    run.asked = run.asked[3:]
+    with pytest.raises(Unavailable, match="no stream of c can be had"):
+        run._commit_pass([], refused(some, f"{NOBODY} for the last 32 requests"), 2, Timings())
+    run = run_over(2)
+    run.asked, run.had = [], 3
+    run._commit_pass([], refused(some, "there is no such stream"), 2, Timings())
+    assert run.exhausted, "others were had before"
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ from chainlake.demo.river_node import StreamNode
 from chainlake.demo.river_server import RiverServer
 from chainlake.errors import BadInput
 from chainlake.sources.river import read_pass
-from chainlake.sources.wire import field_bytes, field_int
+from chainlake.sources.wire import field_bytes, field_int, message
 from chainlake.sync.client import Asking, ConnectClient
 from chainlake.sync.fetching import ARROW
 from chainlake.sync.hashing import river_hash
+from chainlake.sync.messages import read_answer
 from chainlake.sync.miniblock import UNREAD, Block, open_miniblock
 from chainlake.sync.service import Refused
 from chainlake.sync.settle import walk_back
@@ -123,6 +124,15 @@ def test_whatever_a_node_sends_is_refused_in_time_and_the_next_one_answers(
         assert reason in str(refusal.value) and str(refusal.value).isprintable()
         told = ConnectClient([liar.url, honest.url], {}, Asking(timeout=1)).get_stream(ID)
         assert told == honest.node.get_stream(ID) and time.monotonic() - started < 9
+
+
+def test_an_event_of_a_minipool_that_cannot_be_read_keeps_no_stream_from_going_on(honest: RiverServer) -> None:
+    honest.node.grow(ID, 0, minipool=1)
+    bent = field_bytes(1, field_bytes(1, b"\x0a\x20half") + message(honest.node.answer(ID), 1))
+    with closing(Liar(says(bent))) as liar:
+        told = ConnectClient([liar.url], {}, Asking(timeout=1, retries=0)).get_stream(ID)
+    assert [event.hash for event in told.minipool] == [b"", honest.node.streams[ID].minipool[0][2:34]]
+    assert told.miniblocks == honest.node.get_stream(ID).miniblocks and read_answer(told.rest).minipool == told.minipool
 
 
 def test_an_answer_larger_than_any_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:

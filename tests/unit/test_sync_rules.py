@@ -129,6 +129,40 @@ def test_a_restored_server_that_goes_another_way_is_followed_from_where_it_parte
     assert synced.cases[-1] == "rewound" and synced.state is not None and synced.state.reset_reason == "rewound"
 
 
+def test_a_server_that_comes_back_to_a_branch_that_was_delivered_is_followed_from_its_end() -> None:
+    node = node_with(12)
+    parted = node.streams[ID].backup()
+    node.grow(ID, 2)
+    synced = synced_with(node)
+    first = node.streams[ID]
+    node.streams[ID] = parted
+    parted.rng = random.Random("another way")
+    node.grow(ID, 1)
+    synced.sync(node, ID)
+    assert synced.state is not None and (synced.state.minipool_gen, synced.cases[-1]) == (14, "rewound")
+    events, node.streams[ID] = synced.events, first
+    synced.sync(node, ID)
+    assert (synced.state.minipool_gen, synced.state.prev_miniblock_hash) == (15, first.last_hash) and synced.events == events
+    node.grow(ID, 8)
+    synced.sync(node, ID)
+    assert synced.events == events + all_events(node, 15) and synced.cases[-2:] == ["rewound", "follows"]
+
+
+def test_the_snapshot_of_a_state_moves_only_with_a_miniblock_that_carries_one() -> None:
+    node = node_with(11)
+    synced = synced_with(node)
+    found = []
+    for _ in range(9):
+        node.grow(ID, 1)
+        synced.sync(node, ID)
+        assert synced.state is not None
+        found.append((synced.state.minipool_gen, synced.state.snapshot_miniblock))
+    assert found == [(gen, 10 if gen < 16 else 15 if gen < 21 else 20) for gen in range(13, 22)] and synced.writes == 10
+    node.grow(ID, 17)
+    synced.sync(node, ID)
+    assert (synced.state.minipool_gen, synced.state.snapshot_miniblock) == (38, 35), "the newest of those in the gap"
+
+
 def test_a_recreated_stream_is_delivered_from_its_new_genesis() -> None:
     node = node_with(12)
     synced = synced_with(node)
@@ -215,6 +249,8 @@ def test_an_unsound_first_miniblock_leaves_nothing_behind_but_the_reason() -> No
     synced = synced_with(node)
     synced.sync(node, ID)
     assert synced.notes == [] and len(synced.quarantined) == 1 and len(synced.raw) == 1
+    assert synced.state is not None and (synced.state.minipool_gen, synced.state.prev_miniblock_hash) == (0, None)
+    assert synced.state.stopped == synced.quarantined[0].reason and synced.writes == 1
     stream.miniblocks[10] = good
     synced.sync(node, ID)
     assert synced.events == all_events(node, 10)

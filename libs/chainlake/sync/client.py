@@ -21,7 +21,7 @@ from chainlake.sources import wire
 from chainlake.sources.endpoint import Endpoint, endpoint
 from chainlake.sources.http_post import Passing, Poster, retry_after
 from chainlake.sources.rpc_client import FIRST_PAUSE, LONGEST_PAUSE, decode
-from chainlake.sync.fetch import unsound
+from chainlake.sync.fetch import reach, unsound
 from chainlake.sync.messages import (
     PAGE_FROM,
     PAGE_MINIBLOCKS,
@@ -32,13 +32,15 @@ from chainlake.sync.messages import (
     read_answer,
 )
 from chainlake.sync.miniblock import Block
-from chainlake.sync.service import LAGS, NEW, Judge, Missing, Refused, anything
+from chainlake.sync.service import LAGS, NEW, NOBODY, Judge, Missing, Refused, anything
 from chainlake.sync.turns import Turns
 
 SERVICE = "/river.StreamService/"
 MAX_RESPONSE, MOST_BESIDE = 256 << 20, 16 << 20
 SILENT_SECONDS, UNHEARD, MOST_JUMPS = 30.0, 32, 8
-FAR, DOUBLINGS = 1 << 62, 16
+FAR, FLAWED, DOUBLINGS = 1 << 62, -2, 16
+"""Ranks of doubtful answers, the lowest is best: unsound ones, by how far they are sound, since what a node has is not gone; then
+those of nodes that have trimmed or lag, by how much."""
 FINAL_CODES = ("not_found", "invalid_argument", "unimplemented", "failed_precondition")
 CLOSED_CODES = ("unauthenticated", "permission_denied")
 
@@ -111,7 +113,7 @@ class ConnectClient:
                 last = answer.miniblocks[-1].opened.number
                 raise Doubtful(f"has nothing behind miniblock {last}, which is older than what was seen", answer, FAR - last)
             if verdict == NEW and (reason := unsound(answer.miniblocks)):
-                raise Doubtful(reason, answer, 1)
+                raise Doubtful(reason, answer, FLAWED - reach(answer.miniblocks))
             return answer
 
         return self._ask("GetStream", get_stream_request(stream_id), read)
@@ -137,7 +139,7 @@ class ConnectClient:
             if not page:
                 raise Empty(f"answered without the miniblocks from {start} on")
             if reason := unsound(page):
-                raise Doubtful(reason, page, FAR)
+                raise Doubtful(reason, page, FLAWED - reach(page))
             first = page[0].opened.number
             if not start <= first < end:
                 raise Passing(f"answered with miniblock {first}, not with those from {start} to {end - 1}")
@@ -155,7 +157,7 @@ class ConnectClient:
     def _ask(self, method: str, body: bytes, read: Callable[[bytes], Found]) -> Found:
         """The first good answer; else the best of the doubtful ones, if every node was heard."""
         if self._unheard >= UNHEARD:
-            raise Refused(f"no node could be reached for the last {UNHEARD} requests")
+            raise Refused(f"{NOBODY} for the last {UNHEARD} requests")
         said: dict[int, str] = {}
         for tries in range(1, self._how.retries + 2):
             waits: list[float] = []

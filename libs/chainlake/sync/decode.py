@@ -2,7 +2,7 @@
 
 import base64
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +11,7 @@ from chainlake.arrow_ddl import TIME, ddl_of
 from chainlake.encoding import short
 from chainlake.errors import BadInput
 from chainlake.sync.hashing import river_hash
-from chainlake.sync.messages import Answer, event_fields, read_answer, read_event
+from chainlake.sync.messages import Answer, event_fields, read_answer
 from chainlake.sync.miniblock import Event, open_miniblock
 
 MICROS = 1_000
@@ -70,7 +70,7 @@ def answers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What each pass (`_chain`, `_height`, `payload`, `timestamp`) brought of each stream."""
     for batch in batches:
         for row in batch.to_pylist():
-            yield pa.RecordBatch.from_pylist(list(_answers(row)), ANSWERS_ARROW)
+            yield pa.RecordBatch.from_pylist(list(answers_of(row)), ANSWERS_ARROW)
 
 
 def miniblocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -93,7 +93,8 @@ def miniblocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict(columns, MINIBLOCKS_ARROW)
 
 
-def _answers(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def answers_of(row: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """What one pass brought of each stream."""
     told = json.loads(row["payload"])
     at, nothing = 0, [None] * len(told["streams"])
     parts = zip(
@@ -130,17 +131,9 @@ def _answers(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
 def _rest(data: bytes) -> Answer | None:
     """What came besides miniblocks; None if there is nothing, or nothing that can be read."""
     try:
-        return read_answer(data, _read_or_kept) if data else None
+        return read_answer(data) if data else None
     except BadInput:
         return None
-
-
-def _read_or_kept(envelope: bytes) -> Event:
-    """An event of a minipool. One that cannot be read is kept as it came, without a hash, so that it is quarantined alone."""
-    try:
-        return read_event(envelope)
-    except BadInput:
-        return Event(b"", envelope)
 
 
 def _problem(event: Event) -> str | None:

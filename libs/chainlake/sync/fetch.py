@@ -159,6 +159,12 @@ def unsound(blocks: Sequence[Block]) -> str | None:
     return f"miniblock {bad.number}: {bad.problem or 'it does not follow the one before'}"
 
 
+def reach(blocks: Sequence[Block]) -> int:
+    """The number of the last miniblock before the first unsound one; -1 if the first already is."""
+    sound = _sound(blocks, None)
+    return blocks[sound - 1].opened.number if sound else -1
+
+
 def _first(service: StreamService, stream_id: bytes, answer: Answer, head: Head | None) -> Fetched | None:
     """A stream of which we hold nothing: from its snapshot on, and its genesis to know it again by."""
     index = answer.snapshot_index if answer.snapshot_index < len(answer.miniblocks) else 0

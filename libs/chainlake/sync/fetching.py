@@ -16,6 +16,8 @@ from chainlake.sync.service import Refused
 
 THREADS = 8
 BATCH_BYTES, BATCH_STREAMS = 8 << 20, 500
+MOST_SHOWN = 16
+"""Of the miniblocks of an answer that does not follow our head. What is below them is asked for again where they do not tell."""
 TAKEN, UNSETTLED, REFUSED, POSTPONED = "taken", "unsettled", "refused", "postponed"
 HEAD_COLUMNS = (
     "minipool_gen",
@@ -101,6 +103,20 @@ def head_of(row: Mapping[str, Any]) -> Head | None:
     )
 
 
+def head_row(head: Head) -> dict[str, Any]:
+    """A head as `HEAD_COLUMNS`."""
+    return {
+        "minipool_gen": head.minipool_gen,
+        "prev_miniblock_hash": head.prev_hash,
+        "genesis_hash": head.genesis_hash,
+        "seen_gen": head.seen_gen,
+        "seen_hash": head.seen_hash,
+        "minipool": sorted(head.minipool),
+        "refused": head.refused,
+        "whole": head.whole,
+    }
+
+
 def _row(client: ConnectClient, given: Mapping[str, Any], budget: Budget) -> dict[str, Any] | None:
     stream_id = bytes(given["stream_id"])
     if budget.is_spent:
@@ -114,23 +130,15 @@ def _row(client: ConnectClient, given: Mapping[str, Any], budget: Budget) -> dic
     if found is None:
         return None
     if isinstance(found, Unsettled):
-        return {"stream_id": stream_id, "status": UNSETTLED, "shown": _places(found.shown)}
+        return {"stream_id": stream_id, "status": UNSETTLED, "shown": _places(found.shown[-MOST_SHOWN:])}
     budget.spend(len(found.miniblocks) - found.pages + 1, sum(map(len, found.miniblocks[found.pages :])) + len(found.rest))
     return {"stream_id": stream_id, "status": TAKEN, **_taken(found)}
 
 
 def _taken(found: Fetched) -> dict[str, Any]:
-    head = found.head
     blocks = zip(found.hashes, found.miniblocks, strict=True)
     return {
-        "minipool_gen": head.minipool_gen,
-        "prev_miniblock_hash": head.prev_hash,
-        "genesis_hash": head.genesis_hash,
-        "seen_gen": head.seen_gen,
-        "seen_hash": head.seen_hash,
-        "minipool": sorted(head.minipool),
-        "refused": head.refused,
-        "whole": head.whole,
+        **head_row(found.head),
         "pages": found.pages,
         "rest": found.rest,
         "catch_up": found.catch_up,

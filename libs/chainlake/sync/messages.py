@@ -3,10 +3,10 @@
 Payloads stay bytes as sent, because hashes are taken over them.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from chainlake.errors import BadInput
 from chainlake.sources import wire
 from chainlake.sources.wire import field_bytes, field_int
 from chainlake.sync.miniblock import Block, Event
@@ -49,13 +49,7 @@ class EventFields(NamedTuple):
     kind: str | None
 
 
-def read_event(envelope: bytes) -> Event:
-    """Hash and body of an envelope."""
-    found = parse("Envelope", envelope)
-    return Event(found.hash, found.event)
-
-
-def read_answer(stream: bytes, event_of: Callable[[bytes], Event] = read_event) -> Answer:
+def read_answer(stream: bytes) -> Answer:
     """A StreamAndCookie. `rest` is what belongs to it besides miniblocks and snapshot, as sent."""
     miniblocks, events, rest, index, cookie = [], [], [], 0, b""
     for field in wire.fields(stream):
@@ -66,13 +60,22 @@ def read_answer(stream: bytes, event_of: Callable[[bytes], Event] = read_event) 
             continue
         rest.append(stream[field.start : field.end])
         if field.number == ANSWER_EVENTS:
-            events.append(event_of(field.data))
+            events.append(_event(field.data))
         elif field.number == ANSWER_COOKIE:
             cookie = field.data
         elif field.number == ANSWER_SNAPSHOT_INDEX:
             index = field.value
     gen, prev_hash = wire.number(cookie, COOKIE_GEN), wire.message(cookie, COOKIE_PREV_HASH)
     return Answer(wire.message(cookie, COOKIE_STREAM), tuple(miniblocks), index, tuple(events), gen, prev_hash, b"".join(rest))
+
+
+def _event(envelope: bytes) -> Event:
+    """An event of a minipool. One that cannot be read is kept as it came, without a hash, so that it is quarantined alone."""
+    try:
+        found = parse("Envelope", envelope)
+    except BadInput:
+        return Event(b"", envelope)
+    return Event(found.hash, found.event)
 
 
 def event_fields(body: bytes) -> EventFields:

@@ -28,7 +28,7 @@ from chainlake.sources.river import nodes, stream_ids
 from chainlake.sync.client import ConnectClient, asking
 from chainlake.sync.fetch import Base
 from chainlake.sync.fetching import FETCHED, HEAD_COLUMNS, HEADS, POSTPONED, REFUSED, TAKEN, UNSETTLED, Order, head_of
-from chainlake.sync.service import Refused
+from chainlake.sync.service import NOBODY, Refused
 from chainlake.sync.settle import left_line, settle_all
 
 HEADS_TABLE = "raw.stream_heads"
@@ -147,8 +147,6 @@ class PassRun(RawRun):
         refused = [row for row in rows if row["status"] == REFUSED]
         taken = sorted((row for row in rows if row["status"] == TAKEN), key=lambda row: bytes(row["stream_id"]))
         self.had += asked - len(refused)
-        if not self.had:
-            raise Unavailable(f"no stream of {self.chain} can be had: {refused[0]['reason']}")
         self.refused += len(refused)
         if refused:
             some = f"{self.refused} of {self.all_streams} streams could not be had now"
@@ -157,6 +155,8 @@ class PassRun(RawRun):
         more = [row for row in rows if row["status"] == POSTPONED] + [row for row in taken if row["more"]] + postponed
         self.asked = [bytes(row["stream_id"]) for row in more] + self.asked
         self.exhausted = not self.asked
+        if not self.had and (self.exhausted or any(NOBODY in row["reason"] for row in refused)):
+            raise Unavailable(f"no stream of {self.chain} can be had: {refused[0]['reason']}")
         if taken:
             self._write_pass(frames, taken, timings)
 

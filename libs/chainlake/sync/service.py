@@ -17,6 +17,9 @@ def anything(_: Answer) -> str:
     return NEW
 
 
+NOBODY = "no node could be reached"
+
+
 class Refused(LakeError):
     """The service cannot give a stream now: no node has it, none answers, or none answers soundly. Asking later may help."""
 

@@ -1,7 +1,7 @@
 """Where a server and our history agree, when its answers do not follow our heads: walk back until a miniblock is one of ours.
 
-Many streams go back at once when a server is restored, so they are settled together: each round looks up all hashes that were
-shown in one go, and walks back further, in strides that grow, with those that are not settled yet.
+Many streams go back at once when a server is restored, so some thousand are settled together: each round looks up all hashes that
+were shown in one go, and walks back further, in strides that grow, with those that are not settled yet.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +12,8 @@ from chainlake.sync.fetch import Base, Head, pages
 from chainlake.sync.service import Refused, StreamService
 
 GROWTH, THREADS = 4, 8
+TOGETHER = 5_000
+"""Streams settled at a time: what they show, a page each at first, is in memory at once."""
 
 Held = Callable[[Sequence[bytes]], set[bytes]]
 Places = Sequence[tuple[int, bytes]]
@@ -42,6 +44,17 @@ def settle_all(
     service: StreamService, heads: Mapping[bytes, Head], shown: Mapping[bytes, Places], held: Held, stride: int
 ) -> dict[bytes, Base | Refused]:
     """The base of each stream to fetch from, or why it cannot be found out."""
+    ids = list(shown)
+    parts = [ids[start : start + TOGETHER] for start in range(0, len(ids), TOGETHER)]
+    found: dict[bytes, Base | Refused] = {}
+    for part in parts:
+        found |= _settle_together(service, heads, {stream_id: shown[stream_id] for stream_id in part}, held, stride)
+    return found
+
+
+def _settle_together(
+    service: StreamService, heads: Mapping[bytes, Head], shown: Mapping[bytes, Places], held: Held, stride: int
+) -> dict[bytes, Base | Refused]:
     found: dict[bytes, Base | Refused] = {}
     lows = {stream_id: places[0][0] for stream_id, places in shown.items()}
     waiting = dict(shown)
