@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,13 @@ from chainlake.lake.visibility import Commit, History, LedgerView
 from chainlake.serve import overview
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
+from chainlake.serve.gateway import Gateway
+from chainlake.serve.no_logs import NoLogs
 from chainlake.serve.router import Request, Response, json_response
+from chainlake.serve.settings import Settings
 from chainlake.serve.web import STATIC, TYPES, wants_html
 from tests.unit.control_tables import commit_row, made_lake
-from tests.unit.serve_memory import MemoryControl, MemoryEngine, make_blocks, make_caller, serving
+from tests.unit.serve_memory import Caller, MemoryControl, MemoryEngine, make_blocks, make_caller, serving
 from tests.unit.test_serve_http import Address, fetch
 from tests.unit.web_browser import Tab, open_tab
 
@@ -63,6 +67,15 @@ def test_browsers_get_the_page_and_programs_the_text(page: Address) -> None:
     status, headers, body = fetch(page, Accept="*/*")
     assert headers["Content-Type"].startswith("text/plain") and b"eth_getLogs" in body and b"/lake/status.json" in body
     assert not wants_html("") and not wants_html("application/json, text/htmlish") and wants_html("TEXT/HTML;q=0.1")
+
+
+def test_a_lake_without_logs_does_not_name_another_chain_as_theirs() -> None:
+    control = MemoryControl([commit(1, "advance", 0, 7, "silver.shards", "shard-3")])
+    caller = Caller(Gateway("shard-3", NoLogs(), control, Settings(port=0)), MemoryEngine([]), StringIO())
+    with serving(caller) as address:
+        assert json.loads(fetch(address, "/lake/status.json")[2])["chain"] is None
+        text = fetch(address)[2].decode()
+        assert "logs of shard-3" not in text and "no evm chain" in text
 
 
 def test_the_policy_allows_nothing_but_our_own_files(page: Address) -> None:
@@ -360,13 +373,16 @@ def test_a_browser_finds_examples_of_what_can_be_proven(tmp_path: Path) -> None:
 
     if CHROMIUM is None:
         pytest.skip("chromium is not installed (Debian: apt install chromium): the page is not opened in a browser")
-    caller = make_caller(MemoryEngine(make_blocks(1)), MemoryControl([commit(1, "advance", 0, 7, "silver.shards", EVIL)]))
+    control = MemoryControl([commit(1, "advance", 0, 7, "silver.shards", EVIL)])
+    caller = Caller(Gateway(EVIL, NoLogs(), control, Settings(port=0)), MemoryEngine([]), StringIO())
     caller.gateway.router.add("GET", "/streams", streams)
     caller.gateway.router.add("GET", "/stream/{id}/proof", proof)
     with serving(caller) as (host, port), open_tab(CHROMIUM, f"http://{host}:{port}/", tmp_path) as tab:
         buttons = "[...document.querySelectorAll('#examples button')].filter((one) => one.checkVisibility())"
         assert tab.wait(f"{buttons}.length") == 1, "there is no cage here"
         assert tab.run(f"{buttons}[0].textContent") == "a stream"
+        assert "a lake without an evm chain" in tab.run("document.getElementById('serving').textContent")
+        assert not tab.run("document.getElementById('query').checkVisibility()"), "there are no logs to find"
         tab.run("document.querySelector('#examples button').click()")
         assert tab.wait("document.querySelectorAll('#steps li').length") == 2
         tab.run(

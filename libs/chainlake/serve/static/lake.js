@@ -63,7 +63,8 @@ async function refresh() {
     listStages();
     offerExamples();
     at("left-off").textContent = status.leftOff ? `${status.leftOff} more are not shown.` : "";
-    at("serving").textContent = `Version ${status.version}, serving the logs of ${status.chain}.`;
+    at("serving").textContent = `Version ${status.version}, serving ${status.chain === null ? "a lake without an evm chain" : `the logs of ${status.chain}`}.`;
+    at("logs").closest("section").hidden = status.chain === null;
     tellHealth(status);
     if (!chosen && status.stages.length) choose(status.stages[0].stage, status.stages[0].chain);
     else if (chosen) await drawLedger();
