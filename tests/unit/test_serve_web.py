@@ -337,6 +337,16 @@ def test_a_browser_shows_at_once_which_stage_was_chosen_and_brings_its_ledger_in
     assert tab.wait(f"document.getElementById('ledger-of').textContent.startsWith('raw.logs ' + {json.dumps(EVIL)})")
 
 
+def test_the_page_stays_where_it_was_scrolled_to_while_it_is_refreshed(tab: Tab) -> None:
+    """The stage that was chosen has the focus, and its row is made anew with each answer."""
+    assert tab.wait("document.querySelectorAll('#stage-rows tr').length") == 3
+    tab.run("document.querySelector('#stage-rows button').focus(); scrollTo(0, document.body.scrollHeight)")
+    tab.run("window.row = document.querySelector('#stage-rows tr'); window.place = scrollY")
+    assert tab.run("place") > 0
+    assert tab.wait("window.row !== document.querySelector('#stage-rows tr')"), "it was refreshed"
+    assert tab.run("scrollY === place && document.activeElement.closest('#stage-rows') !== null")
+
+
 def test_a_late_answer_does_not_replace_the_ledger_that_was_chosen_since(tab: Tab) -> None:
     """The first question is answered after the second."""
     assert tab.wait("document.querySelectorAll('#stage-rows tr').length") == 3
