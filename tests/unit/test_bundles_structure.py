@@ -207,9 +207,7 @@ def test_no_dashboard_overlaps_itself() -> None:
 @pytest.fixture
 def databricks() -> str:
     """Databricks' own command."""
-    command = shutil.which("databricks") or shutil.which(
-        Path.home() / "go" / "bin" / "databricks"
-    )  # where make databricks puts it
+    command = shutil.which("databricks") or shutil.which(str(Path.home() / "go/bin/databricks"))  # where make databricks puts it
     if command is None:
         pytest.skip("the databricks command is not installed (make databricks): the bundle was checked by its structure only")
     return command
