@@ -1,6 +1,7 @@
 """Plots of the notebooks: labelled, and readable without telling red from green."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")  # of Okabe and Ito: colour-blind people can tell them apart
@@ -35,29 +36,54 @@ def lines(series: Mapping[str, tuple[Iterable[Any], Iterable[float]]], title: st
     import matplotlib.pyplot as plt
 
     _, axes = plt.subplots(figsize=(8, 3.2), layout="constrained")
-    for number, (name, (x, y)) in enumerate(series.items()):
-        axes.plot(list(x), list(y), label=name, color=PALETTE[number % len(PALETTE)], linestyle=STYLES[number % len(STYLES)])
+    points = {name: (list(x), list(y)) for name, (x, y) in series.items()}
+    for number, (name, (x, y)) in enumerate(points.items()):
+        axes.plot(x, y, label=name, color=PALETTE[number % len(PALETTE)], linestyle=STYLES[number % len(STYLES)])
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.set_ylim(bottom=0)
+    if all(_is_whole(value) for x, _ in points.values() for value in x):
+        axes.locator_params(axis="x", integer=True)  # there is no pass 1.5
+    if all(_is_whole(value) for _, y in points.values() for value in y):
+        axes.locator_params(axis="y", integer=True)
     axes.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
-        axes.legend(frameon=False)
+        _legend_beside(axes)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Real) and float(value).is_integer()
+
+
+def _legend_beside(axes: Any) -> None:
+    """Beside what is drawn, never on it."""
+    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
 
 
 def ratios(labels: Sequence[str], values: Sequence[float], title: str, ylabel: str) -> None:
     """How many times better than a peer, on a logarithmic scale around 1: to the right we are better, to the left the peer is."""
     import matplotlib.pyplot as plt
 
-    _, axes = plt.subplots(figsize=(8, 0.8 + 0.26 * len(labels)), layout="constrained")
+    widest = max(map(len, labels), default=0)
+    figure, axes = plt.subplots(figsize=(max(8, 4 + 0.085 * widest), 0.8 + 0.26 * len(labels)), layout="constrained")
     bars = axes.barh(list(labels), [value - 1 for value in values], left=1, color=[PALETTE[value < 1] for value in values])
     axes.bar_label(bars, labels=[f"{value:,.0f}x" if value >= 10 else f"{value:.2g}x" for value in values], padding=2)
     axes.set_xscale("log")
-    axes.set_xlim(min([1, *values]) / 10, max([1, *values]) * 10)  # room for the numbers beside the bars
     axes.xaxis.set_major_formatter("{x:,g}")
     axes.axvline(1, color="black", linewidth=0.8)
     axes.invert_yaxis()
     axes.set(title=title, xlabel="times better than the peer\n(left of 1: worse)", ylabel=ylabel)
     axes.spines[["top", "right"]].set_visible(False)
+    _make_room(figure, axes, min([1, *values]), max([1, *values]))
+
+
+def _make_room(figure: Any, axes: Any, least: float, most: float) -> None:
+    """A logarithmic axis so wide that the numbers beside the bars stay in it."""
+    for times in (10, 30, 100, 300, 1000):
+        axes.set_xlim(least / times, most * times)
+        figure.draw_without_rendering()
+        boxes = [text.get_window_extent() for text in axes.texts]
+        if all(axes.bbox.x0 < box.x0 and box.x1 < axes.bbox.x1 for box in boxes):
+            return
 
 
 def ranges(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str, xlabel: str, ylabel: str) -> None:
@@ -80,7 +106,7 @@ def ranges(rows: Mapping[str, Mapping[str, Sequence[float]]], title: str, xlabel
     axes.invert_yaxis()
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1, 1))  # beside the lines, never on them
+    _legend_beside(axes)
 
 
 def heat(
@@ -126,7 +152,7 @@ def spans(
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, loc="upper left")
+        _legend_beside(axes)
 
 
 def timeline(

@@ -26,7 +26,7 @@ def lake_command(demo_home: Path, capsys: pytest.CaptureFixture[str]):  # type: 
 def test_status_as_documented(lake_command) -> None:  # type: ignore[no-untyped-def]
     code, out, _ = lake_command("status", "--json")
     told = json.loads(out)
-    assert code == 0 and set(told) == {"stages", "orphan_rows", "orphan_bytes"}
+    assert code == 0 and set(told) == {"stages", "orphan_rows", "orphan_bytes", "orphans_at"}
     assert {field for one in told["stages"] for field in one} == set(StageStatus.__dataclass_fields__)
     document = (Path(__file__).parents[2] / "docs" / "operations.md").read_text()
     assert all(f"`stages[].{field}`" in document for field in StageStatus.__dataclass_fields__)

@@ -217,6 +217,9 @@ def test_the_home_may_stand_before_or_after_the_command(
         ("lake status --json --ho", ["--home"]),
         ("lake serve --topic-rule l", ["loose"]),
         ("lake nothing ", []),
+        ("lake --home x ro", ["rollback"]),
+        ("lake --home x rollback raw.lo", ["raw.logs"]),
+        ("lake --ho", ["--home"]),
     ],
 )
 def test_bash_completes(words: str, offered: list[str]) -> None:
@@ -226,6 +229,25 @@ def test_bash_completes(words: str, offered: list[str]) -> None:
 def test_bash_offers_all_commands_and_all_stages() -> None:
     assert bash_completes("lake ") == list(BY_NAME)
     assert bash_completes("lake verify ") == [stage.name for stage in all_stages()]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("lake rol", ["rollback"]),
+        ("lake rollback raw.lo", ["raw.logs"]),
+        ("lake ingest c --kind ca", ["cardano"]),
+        ("lake --home x rol", ["rollback"]),
+        ("lake --ho", ["--home"]),
+    ],
+)
+def test_fish_completes(words: str, offered: list[str], tmp_path: Path) -> None:
+    if shutil.which("fish") is None:
+        pytest.skip("fish is not installed")
+    (tmp_path / "script").write_text(completion_scripts.fish(COMMANDS))
+    program = f"source {tmp_path}/script; complete -C '{words}'"
+    done = subprocess.run(["fish", "-N", "-c", program], capture_output=True, text=True, check=True)
+    assert [line.split("\t")[0] for line in done.stdout.splitlines()] == offered
 
 
 @pytest.mark.parametrize("shell", completion_scripts.SHELLS)

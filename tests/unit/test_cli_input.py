@@ -183,7 +183,7 @@ def test_good_input_goes_as_far_as_spark(tmp_path: Path, home: Path) -> None:
 def test_records_of_a_lake_are_read_without_spark(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["status"]) == 0
     assert capsys.readouterr().out.startswith("no chains yet: ") and main(["status", "--json"]) == 0
-    assert capsys.readouterr().out == '{"stages": [], "orphan_rows": 0, "orphan_bytes": 0}\n'
+    assert capsys.readouterr().out == '{"stages": [], "orphan_rows": 0, "orphan_bytes": 0, "orphans_at": null}\n'
     for arguments in (["resume", "raw.logs", "c", "--why", "x"], ["audit", "raw.logs", "c"]):
         assert "there is no lake in " in refused(arguments, capsys)
 

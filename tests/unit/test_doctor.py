@@ -4,10 +4,12 @@ import fcntl
 import json
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, ClassVar
 
 import pytest
 
@@ -127,6 +129,38 @@ def test_the_environment_of_databricks_connect_has_pins_and_remedies_of_its_own(
     found = software.packages(find=have.get)
     assert all(one.remedy == "pip install -r requirements-connect.txt" for one in found)
     assert not any("delta-spark" in one.what or "mlflow" in one.what for one in found), "what a workspace has, or nobody needs"
+
+
+class Settings:
+    """As databricks-sdk reads them."""
+
+    wanted: ClassVar[dict[str, object]] = {}
+
+    def __init__(self, **given: object) -> None:
+        assert given == {"retry_timeout_seconds": 5, "http_timeout_seconds": 5}, "else it waits for five minutes"
+        if not self.wanted:
+            raise ValueError("default auth: cannot configure default credentials, please check")
+        self.host, self.cluster_id = self.wanted["host"], None
+        self.serverless_compute_id = self.wanted.get("serverless_compute_id")
+
+
+def test_a_workspace_without_login_without_compute_or_without_anybody_there_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(software, "getproxies", dict)
+    for name in ("databricks", "databricks.sdk", "databricks.sdk.core"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules["databricks.sdk.core"], "Config", Settings, raising=False)
+    monkeypatch.setattr(Settings, "wanted", {})
+    found = software.workspace()
+    assert (found.level, found.what) == (Level.PROBLEM, "default auth: cannot configure default credentials")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        host = f"http://127.0.0.1:{server.getsockname()[1]}"
+        monkeypatch.setattr(Settings, "wanted", {"host": host})
+        found = software.workspace()
+        assert found.level is Level.PROBLEM and "no compute" in found.what and "SERVERLESS_COMPUTE_ID=auto" in found.remedy
+        monkeypatch.setattr(Settings, "wanted", {"host": host, "serverless_compute_id": "auto"})
+        assert software.workspace() == Finding("workspace", Level.OK, f"{host} is set up")
+    found = software.workspace()
+    assert found.level is Level.PROBLEM and found.what == f"nobody answers at {host}"
 
 
 def test_homes_that_cannot_be_used_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from chainlake.errors import BadInput, CheckFailed
 from chainlake.jobs.failure import NotebookFailed, NotebookTimedOut
 from chainlake.jobs.model import Job, RunIf, Task
-from chainlake.jobs.runner import JobResult, State, TaskEvent, TaskResult, may_run, run_job
+from chainlake.jobs.runner import JobResult, State, TaskEvent, TaskResult, forget_old_runs, may_run, run_job
 
 Outcome = type[NotebookFailed] | None
 
@@ -63,6 +63,31 @@ def test_parameters_are_filled_in_and_unknown_ones_refused(tmp_path: Path) -> No
     assert notebooks.parameters == [{"who": "all"}, {"who": "me"}]
     with pytest.raises(BadInput, match="no parameter 'whom'"):
         run(notebooks, tmp_path, task("a"), whom="me")
+
+
+def test_executed_notebooks_of_the_newest_runs_are_kept_and_nothing_else_is_touched(tmp_path: Path) -> None:
+    """A job that runs every ten minutes would fill the disk with them."""
+    old = [f"20260131T1200{second:02}-logs-00ff" for second in range(5)]
+    for name in (*old, "notes", "mine-20260131"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "raw_logs.ipynb").write_text("{}")
+    forget_old_runs(tmp_path / "runs", keep=2)
+    assert {path.name for path in (tmp_path / "runs").iterdir()} == {*old[-2:], "notes", "mine-20260131"}
+    forget_old_runs(tmp_path / "nowhere", keep=2)
+
+
+def test_a_job_forgets_old_runs_and_keeps_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chainlake.jobs.runner.KEPT_RUNS", 1)
+    old = tmp_path / "runs" / "20200131T120000-words-00ff"
+    old.mkdir(parents=True)
+
+    def notebook(notebook: Path, parameters: Mapping[str, str], copy: Path, *, home: Path, timeout_seconds: float) -> float:
+        copy.parent.mkdir(parents=True)
+        copy.write_text("{}")
+        return 0.1
+
+    done = run(notebook, tmp_path, task("a"))
+    assert [path.name for path in (tmp_path / "runs").iterdir()] == [done.run_id]
 
 
 def test_a_failed_task_fails_the_job_and_skips_what_depends_on_it_alone(tmp_path: Path) -> None:

@@ -80,6 +80,16 @@ def test_numbers_of_ratios_are_plain_and_stay_off_the_names() -> None:
     plt.close("all")
 
 
+def test_numbers_of_the_longest_names_stay_off_the_names_too() -> None:
+    names = [f"current state by lake.table, 150 commits, not compacted, plain table kept by MERGE {n}" for n in range(11)]
+    ratios(names, [0.097, 3.8, 6.8, *[0.3] * 7, 20], title="lake bench kernel", ylabel="what was measured, and the peer")
+    figure, axes = plt.gcf(), plt.gca()
+    figure.draw_without_rendering()
+    assert all(axes.bbox.x0 < text.get_window_extent().x0 and text.get_window_extent().x1 < axes.bbox.x1 for text in axes.texts)
+    assert axes.bbox.width > 0.25 * figure.bbox.width, "names leave room for what is drawn"
+    plt.close("all")
+
+
 def test_ranges_have_both_axes_and_series_that_are_told_apart_without_colour() -> None:
     rows = {"rare topic": {"Chainlake": [0.5, 0.9], "DuckDB": [9, 20]}, "hot address": {"Chainlake": [1, 2]}}
     ranges(rows, title="Queries", xlabel="milliseconds", ylabel="query")
@@ -103,6 +113,27 @@ def test_lines_are_told_apart_without_colour() -> None:
     plt.close("all")
 
 
+def test_whole_numbers_have_no_ticks_in_between_and_a_legend_hides_no_line() -> None:
+    lines(
+        {"now": ([1, 2, 3], [0, 13, 2]), "then": ([1, 2, 3], [9, 0, 0])},
+        title="What each pass did",
+        xlabel="pass",
+        ylabel="writes",
+    )
+    figure, axes = plt.gcf(), plt.gca()
+    figure.draw_without_rendering()
+    assert all(float(tick).is_integer() for tick in [*axes.get_xticks(), *axes.get_yticks()]), "there is no pass 1.5"
+    assert axes.get_legend().get_window_extent().x0 >= axes.bbox.x1
+    plt.close("all")
+
+
+def test_parts_keep_their_ticks() -> None:
+    lines({"a": ([0.1, 0.2], [0.5, 0.7])}, title="Load", xlabel="seconds", ylabel="share")
+    plt.gcf().draw_without_rendering()
+    assert any(not float(tick).is_integer() for tick in plt.gca().get_xticks())
+    plt.close("all")
+
+
 def test_a_heat_map_has_both_axes_and_a_unit() -> None:
     heat(["a", "b"], ["1", "2"], [[1, 2], [3, 4]], title="Activity", xlabel="pass", ylabel="stream", unit="events")
     axes, scale = plt.gcf().axes
@@ -116,6 +147,8 @@ def test_spans_have_both_axes_and_say_what_the_marks_are() -> None:
     axes = plt.gca()
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("delivery", "log")
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["Meta advances"]
+    plt.gcf().draw_without_rendering()
+    assert axes.get_legend().get_window_extent().x0 >= axes.bbox.x1, "beside what is drawn"
     plt.close("all")
 
 

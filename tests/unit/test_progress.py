@@ -53,6 +53,27 @@ def test_a_step_is_one_json_line_with_everything_that_identifies_it() -> None:
     assert (second["phase"], second["seconds"]) == ("ledger", 1)
 
 
+def test_in_a_notebook_each_commit_is_a_line_that_people_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON on a red ground below every cell is what a reader would see instead."""
+    below, errors = type("OutStream", (io.StringIO,), {"__module__": "ipykernel.iostream"})(), io.StringIO()
+    monkeypatch.setattr("sys.stdout", below)
+    monkeypatch.setattr("sys.stderr", errors)
+    shown = Progress("raw.cage")
+    same = {"commit": 77, "epoch": 3}
+    shown.phase("rollback", 0.02, chain="preprod", height=118, seq=8, why="the source went another way", **same)
+    for phase, seconds in (("read", 1.26), ("append", 2)):
+        shown.phase(phase, seconds, chain="preprod", height=120, seq=9, **same)
+    shown.advance(2)
+    shown.phase("degraded", 0.5, chain="preprod", height=121, error="block 121 has another parent")
+    shown.close()
+    assert below.getvalue().splitlines() == [
+        "raw.cage preprod, block 118: rollback 0.0 s (the source went another way)",
+        "raw.cage preprod, block 120: read 1.3 s, append 2.0 s",
+        "raw.cage preprod, block 121: degraded 0.5 s (block 121 has another parent)",
+    ]
+    assert errors.getvalue() == ""
+
+
 def test_a_line_of_text_can_take_the_place_of_the_bar() -> None:
     terminal, file = Terminal(), io.StringIO()
     for stream in (terminal, file):

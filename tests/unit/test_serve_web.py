@@ -1,5 +1,6 @@
 """The web page: what it is allowed to do, what it is told of the lake, and what it makes of it."""
 
+import base64
 import json
 import re
 import shutil
@@ -8,18 +9,24 @@ import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from html.parser import HTMLParser
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from chainlake.encoding import to_hex
 from chainlake.lake.visibility import Commit, History, LedgerView
 from chainlake.serve import overview
 from chainlake.serve.control import LakeControl
 from chainlake.serve.embedded import EmbeddedLake
+from chainlake.serve.gateway import Gateway
+from chainlake.serve.no_logs import NoLogs
+from chainlake.serve.router import Request, Response, json_response
+from chainlake.serve.settings import Settings
 from chainlake.serve.web import STATIC, TYPES, wants_html
 from tests.unit.control_tables import commit_row, made_lake
-from tests.unit.serve_memory import MemoryControl, MemoryEngine, make_blocks, make_caller, serving
+from tests.unit.serve_memory import Caller, MemoryControl, MemoryEngine, make_blocks, make_caller, serving
 from tests.unit.test_serve_http import Address, fetch
 from tests.unit.web_browser import Tab, open_tab
 
@@ -60,6 +67,15 @@ def test_browsers_get_the_page_and_programs_the_text(page: Address) -> None:
     status, headers, body = fetch(page, Accept="*/*")
     assert headers["Content-Type"].startswith("text/plain") and b"eth_getLogs" in body and b"/lake/status.json" in body
     assert not wants_html("") and not wants_html("application/json, text/htmlish") and wants_html("TEXT/HTML;q=0.1")
+
+
+def test_a_lake_without_logs_does_not_name_another_chain_as_theirs() -> None:
+    control = MemoryControl([commit(1, "advance", 0, 7, "silver.shards", "shard-3")])
+    caller = Caller(Gateway("shard-3", NoLogs(), control, Settings(port=0)), MemoryEngine([]), StringIO())
+    with serving(caller) as address:
+        assert json.loads(fetch(address, "/lake/status.json")[2])["chain"] is None
+        text = fetch(address)[2].decode()
+        assert "logs of shard-3" not in text and "no evm chain" in text
 
 
 def test_the_policy_allows_nothing_but_our_own_files(page: Address) -> None:
@@ -311,5 +327,78 @@ def test_a_browser_walks_through_a_proof(tab: Tab) -> None:
     assert tab.wait("document.querySelectorAll('#steps li').length === 5 || 0")
 
 
+def test_a_browser_shows_at_once_which_stage_was_chosen_and_brings_its_ledger_into_view(tab: Tab) -> None:
+    assert tab.wait("document.querySelectorAll('#stage-rows tr').length") == 3
+    tab.run("scrollTo(0, 0)")
+    assert tab.run("document.querySelector('#timeline').getBoundingClientRect().bottom > innerHeight"), "it is out of view"
+    tab.run("[...document.querySelectorAll('#stage-rows button')][1].click()")
+    assert tab.run("[...document.querySelectorAll('#stage-rows tr')].map((row) => row.className)") == ["", "chosen", ""]
+    assert tab.run("document.querySelector('#timeline').getBoundingClientRect().bottom <= innerHeight")
+    assert tab.wait(f"document.getElementById('ledger-of').textContent.startsWith('raw.logs ' + {json.dumps(EVIL)})")
+
+
+def test_the_page_stays_where_it_was_scrolled_to_while_it_is_refreshed(tab: Tab) -> None:
+    """The stage that was chosen has the focus, and its row is made anew with each answer."""
+    assert tab.wait("document.querySelectorAll('#stage-rows tr').length") == 3
+    tab.run("document.querySelector('#stage-rows button').focus(); scrollTo(0, document.body.scrollHeight)")
+    tab.run("window.row = document.querySelector('#stage-rows tr'); window.place = scrollY")
+    assert tab.run("place") > 0
+    assert tab.wait("window.row !== document.querySelector('#stage-rows tr')"), "it was refreshed"
+    assert tab.run("scrollY === place && document.activeElement.closest('#stage-rows') !== null")
+
+
+def test_a_late_answer_does_not_replace_the_ledger_that_was_chosen_since(tab: Tab) -> None:
+    """The first question is answered after the second."""
+    assert tab.wait("document.querySelectorAll('#stage-rows tr').length") == 3
+    tab.run("window.asking = fetch; window.late = 0; window.come = 0")
+    slow = "new Promise((done) => setTimeout(done, 400)).then(() => asking(path, given)).finally(() => come++)"
+    tab.run(f"fetch = (path, given) => path.includes('stage=bronze') && !late++ ? {slow} : asking(path, given)")
+    tab.run("for (const place of [0, 2]) [...document.querySelectorAll('#stage-rows button')][place].click()")
+    assert tab.wait("come") == 1
+    assert tab.run(
+        "new Promise((done) => setTimeout(() => done(document.getElementById('ledger-of').textContent), 50))"
+    ).startswith("raw.logs demo:")
+    tab.run("fetch = asking")
+
+
 def test_a_browser_had_nothing_to_complain_about(tab: Tab) -> None:
     assert tab.complaints() == []
+
+
+STREAM = bytes(range(100, 132))
+
+
+def test_a_browser_finds_examples_of_what_can_be_proven(tmp_path: Path) -> None:
+    """Somebody who looks around has no id to ask for."""
+
+    async def streams(request: Request) -> Response:
+        assert request.query["chain"] == EVIL
+        return json_response({"streams": [{"streamId": base64.b64encode(STREAM).decode()}]})
+
+    async def proof(request: Request) -> Response:
+        assert request.query["chain"] == EVIL
+        if request.params["id"] == to_hex(STREAM):
+            return json_response({"exist": {"path": [{"prefix": "01"}, {"prefix": "02"}]}})
+        return json_response({"code": 3, "message": "stream_id must be 32 bytes"}, 400)
+
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed (Debian: apt install chromium): the page is not opened in a browser")
+    control = MemoryControl([commit(1, "advance", 0, 7, "silver.shards", EVIL)])
+    caller = Caller(Gateway(EVIL, NoLogs(), control, Settings(port=0)), MemoryEngine([]), StringIO())
+    caller.gateway.router.add("GET", "/streams", streams)
+    caller.gateway.router.add("GET", "/stream/{id}/proof", proof)
+    with serving(caller) as (host, port), open_tab(CHROMIUM, f"http://{host}:{port}/", tmp_path) as tab:
+        buttons = "[...document.querySelectorAll('#examples button')].filter((one) => one.checkVisibility())"
+        assert tab.wait(f"{buttons}.length") == 1, "there is no cage here"
+        assert tab.run(f"{buttons}[0].textContent") == "a stream"
+        assert "a lake without an evm chain" in tab.run("document.getElementById('serving').textContent")
+        assert not tab.run("document.getElementById('query').checkVisibility()"), "there are no logs to find"
+        tab.run("document.querySelector('#examples button').click()")
+        assert tab.wait("document.querySelectorAll('#steps li').length") == 2
+        tab.run(
+            "document.querySelector('#proof [name=path]').value = '/stream/00/proof?chain=' + encodeURIComponent("
+            + json.dumps(EVIL)
+            + ")"
+        )
+        tab.run("document.querySelector('#proof button').click()")
+        assert tab.wait("document.querySelector('#steps .bad')?.textContent") == "stream_id must be 32 bytes"

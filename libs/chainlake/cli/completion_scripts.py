@@ -43,14 +43,13 @@ _lake() {{
   commands=(
 {commands}
   )
-  if (( CURRENT == 2 )); then
+  local state line
+  _arguments -C '--home[where the lake lives]: :_files' --help --version '1: :->command' '*:: :->rest'
+  if [[ $state == command ]]; then
     _describe 'command' commands
     return
   fi
-  local command="$words[2]"
-  shift words
-  (( CURRENT-- ))
-  case "$command" in
+  case "$words[1]" in
 {cases}
   esac
 }}
@@ -60,11 +59,18 @@ compdef _lake lake
 FISH_HEADER = """# Completion of lake for fish: lake completion fish > ~/.config/fish/completions/lake.fish
 complete -c lake -f
 """
+BEFORE = (
+    Option(("--home",), "where the lake lives", Argument(is_path=True)),
+    Option(("--version",), ""),
+    Option(("--help",), ""),
+)
+"""Options that may stand before a command."""
 
 
 def bash(commands: Sequence[Command]) -> str:
     """For bash 4 and later."""
-    valued = [(c, o) for c in commands for o in c.options if o.argument]
+    anywhere = [Command("", "", "", BEFORE, ()), *commands]
+    valued = [(c, o) for c in anywhere for o in c.options if o.argument]
     names = [f"{c.name} {flag}" for c, o in valued for flag in o.flags]
     lines = {
         "valued": f'      {_alternatives(names)}) option="$word" ;;',
@@ -73,10 +79,7 @@ def bash(commands: Sequence[Command]) -> str:
             for c, o in valued
             if o.argument and (o.argument.values or o.argument.is_path)
         ),
-        "options": _lines(
-            [f'      "") {_words(["--help", "--version"])} ;;']
-            + [f'      "{c.name}") {_words(_long_flags(c))} ;;' for c in commands]
-        ),
+        "options": _lines(f'      "{c.name}") {_words(_long_flags(c))} ;;' for c in anywhere),
         "positionals": _lines(
             [f'    " 0") {_words(c.name for c in commands)} ;;']
             + [
@@ -132,7 +135,9 @@ def _zsh_action(argument: Argument) -> str:
 
 def fish(commands: Sequence[Command]) -> str:
     """For fish 3 and later."""
-    lines = [f"complete -c lake -n __fish_use_subcommand -a {c.name} -d {_fish(c.help)}" for c in commands]
+    first = f"-n 'not __fish_seen_subcommand_from {' '.join(c.name for c in commands)}'"
+    lines = [f"complete -c lake {first} -a {c.name} -d {_fish(c.help)}" for c in commands]
+    lines += [f"complete -c lake {first} {_fish_option(option)}" for option in BEFORE]
     for command in commands:
         condition = f"-n '__fish_seen_subcommand_from {command.name}'"
         for option in command.options:

@@ -297,7 +297,7 @@ def _status(given: argparse.Namespace) -> int:
     from chainlake.lake.status import Status, status
 
     records = open_records(given.home)
-    now = status(records) if records else Status([], 0, 0)
+    now = status(records) if records else Status([], 0, 0, None)
     if given.json:
         emit_json(now.to_json())
         return 0

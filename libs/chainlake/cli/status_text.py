@@ -29,8 +29,15 @@ def status_text(status: Status, now: datetime, colour: bool, width: int | None =
         coloured = [f"{_colour(s)}{line}{PLAIN}" for s, line in zip(status.stages, lines[2:], strict=True)]
         lines = [*lines[:2], *coloured]
     stopped = [f"{s.stage} {s.chain} is degraded: {printable(s.reason)}" for s in status.stages if s.health != "ok"]
-    garbage = f"{status.orphan_rows:,} invisible rows at the last lake gc ({status.orphan_bytes:,} bytes)"
-    return "\n".join([headline(status), "", *lines, "", *stopped, garbage])
+    return "\n".join([headline(status), "", *lines, "", *stopped, garbage(status, now)])
+
+
+def garbage(status: Status, now: datetime) -> str:
+    """Rows that nobody can see, as they were last counted: to count them reads every table."""
+    if status.orphans_at is None:
+        return "invisible rows were not counted yet: lake gc --dry-run does"
+    when = ago(status.orphans_at, now)
+    return f"{status.orphan_rows:,} invisible rows ({status.orphan_bytes:,} bytes), counted {when} by lake gc"
 
 
 def _fitting(rows: list[tuple[object, ...]], width: int | None, count: int = len(COLUMNS)) -> list[str]:

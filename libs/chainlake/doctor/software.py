@@ -1,10 +1,14 @@
 """What is installed: Python, Java, Delta's JARs, the pinned packages."""
 
+import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from packaging.requirements import Requirement
 
@@ -16,6 +20,9 @@ from chainlake.paths import project_root
 
 OLDEST, NEWEST = (3, 10), (3, 12)
 SET_UP = "run make setup"
+COMPUTE = "set DATABRICKS_SERVERLESS_COMPUTE_ID=auto, or DATABRICKS_CLUSTER_ID"
+PATIENCE = 5
+"""Seconds that a workspace has to answer."""
 EXTRA_SECTIONS = ("# Development", "# Peers")
 """Comments in requirements.txt from which on packages are not needed to run."""
 
@@ -67,13 +74,31 @@ def for_workspace(find: Installed = installed) -> bool:
 
 
 def workspace() -> Finding:
-    """Which workspace databricks-connect would ask. It is not asked."""
+    """Which workspace databricks-connect would ask, on which compute, and whether there is anybody at that address.
+
+    The package itself asks the host for its settings, and would do so for five minutes where nobody answers.
+    """
     from databricks.sdk.core import Config
 
+    logging.getLogger("databricks.sdk").setLevel(logging.ERROR)  # it warns of what is told below
     try:
-        return ok("workspace", f"{Config().host} is set up")
+        config = Config(retry_timeout_seconds=PATIENCE, http_timeout_seconds=PATIENCE)
     except ValueError as error:
         return problem("workspace", str(error).split(",")[0], "set DATABRICKS_HOST and a way to log in")
+    if not (config.cluster_id or config.serverless_compute_id):
+        return problem("workspace", f"{config.host} is set up, but no compute of it", COMPUTE)
+    if not any(getproxies().values()) and not _is_there(config.host):
+        return problem("workspace", f"nobody answers at {config.host}", "correct DATABRICKS_HOST, or look at the network")
+    return ok("workspace", f"{config.host} is set up")
+
+
+def _is_there(host: str) -> bool:
+    address = urlsplit(host)
+    try:
+        with socket.create_connection((address.hostname or "", address.port or 443), timeout=PATIENCE):
+            return True
+    except OSError:
+        return False
 
 
 def packages(requirements: Path | None = None, find: Installed = installed) -> list[Finding]:

@@ -3,7 +3,9 @@
 Tasks run one after another even where the graph would let them overlap: one Spark server takes all cores anyway.
 """
 
+import re
 import secrets
+import shutil
 import signal
 import threading
 import time
@@ -19,6 +21,9 @@ from chainlake.errors import BadInput, CheckFailed, LakeError
 from chainlake.jobs.failure import NotebookFailed, NotebookTimedOut
 from chainlake.jobs.model import Job, RunIf, Task, task_parameters
 from chainlake.jobs.notebook import execute_notebook
+
+KEPT_RUNS = 500
+RUN_ID = re.compile(r"\d{8}T\d{6}-[\w-]+-[0-9a-f]{4}")
 
 
 class State(Enum):
@@ -107,7 +112,15 @@ def run_job(
     with _terminate_like_interrupt():
         for task in job.tasks:
             results[task.key] = run.task(task, [results[needed] for needed in task.depends_on])
+    forget_old_runs(home / "runs", KEPT_RUNS)
     return JobResult(job.name, run.run_id, tuple(results.values()), time.monotonic() - started)
+
+
+def forget_old_runs(place: Path, keep: int) -> None:
+    """Executed notebooks of the newest runs are kept. A job that runs every ten minutes would fill the disk."""
+    runs = sorted(path for path in place.glob("*") if RUN_ID.fullmatch(path.name))
+    for path in runs[:-keep]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def may_run(rule: RunIf, dependencies: Sequence[TaskResult]) -> bool:

@@ -79,9 +79,10 @@ class Guardrail:
         if rising or rows > limits.soft_rows or size > limits.soft_bytes:
             self._sleep(limits.pause_seconds)
 
-    def measured(self) -> tuple[int, int]:
-        """Invisible rows and bytes at the last measurement."""
-        return _total(self._latest())
+    def measured(self) -> tuple[int, int, datetime | None]:
+        """Invisible rows and bytes at the last measurement, and when that was; None if there was none yet."""
+        latest = self._latest()
+        return (*_total(latest), latest[0]["at"] if latest else None)
 
     def _latest(self) -> list[dict[str, Any]]:
         rows = self._control.read("orphans")

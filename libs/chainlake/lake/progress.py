@@ -1,10 +1,10 @@
-"""Telling what a long run does: a bar on a terminal, one JSON line per step otherwise."""
+"""Telling what a long run does: a bar on a terminal, a line per commit in a notebook, one JSON line per step otherwise."""
 
 import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import IO, Any, TypeVar
@@ -13,6 +13,8 @@ from chainlake.lake.clock import now
 
 BAR = 24
 AT_ONCE = 4
+SAID = ("why", "error", "what")
+"""Fields of a step that are texts for people."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -26,19 +28,40 @@ class Progress:
         self._total = total
         self._unit = unit
         self._done = 0
-        self._stream = stream or sys.stderr
+        self._is_notebook = stream is None and in_notebook()
+        self._stream = stream or (sys.stdout if self._is_notebook else sys.stderr)
+        self._steps: tuple[str, list[str]] = ("", [])
         self._started = time.monotonic()
         self._lock = threading.Lock()
         self.is_terminal = self._stream.isatty()
 
     def phase(self, phase: str, seconds: float, **fields: object) -> None:
         """One step is done. Not shown on a terminal, where the bar moves."""
-        if not self.is_terminal:
+        if self._is_notebook:
+            self._note(phase, seconds, fields)
+        elif not self.is_terminal:
             line = {"at": now().isoformat(timespec="milliseconds"), "stage": self._stage, **fields, "phase": phase}
             self._write(json.dumps({**line, "seconds": round(seconds, 3)}) + "\n")
 
+    def _note(self, phase: str, seconds: float, fields: Mapping[str, object]) -> None:
+        """The steps of a commit become one line, written when it is complete or something else begins."""
+        chain, height = fields.get("chain"), fields.get("height")
+        about = self._stage + (f" {chain}" if chain else "") + (f", block {height}" if height is not None else "")
+        if about != self._steps[0]:
+            self._tell_steps()
+            self._steps = (about, [])
+        told = [f" ({fields[name]})" for name in SAID if fields.get(name)]
+        self._steps[1].append(f"{phase} {seconds:.1f} s{''.join(told)}")
+
+    def _tell_steps(self) -> None:
+        about, steps = self._steps
+        self._steps = ("", [])
+        if steps:
+            self._write(f"{about}: {', '.join(steps)}\n")
+
     def advance(self, blocks: int, total: int | None = None) -> None:
         """More blocks are committed."""
+        self._tell_steps()
         with self._lock:
             self._done += blocks
             self._total = total if total is not None else self._total
@@ -71,6 +94,7 @@ class Progress:
         return f"{rate:,.0f} {self._unit}/s" if rate >= 1 or not rate else f"{1 / rate:,.0f} s each"
 
     def close(self) -> None:
+        self._tell_steps()
         if self.is_terminal and self._done:
             self._write("\n")
 
@@ -78,6 +102,11 @@ class Progress:
         with self._lock:
             self._stream.write(text)
             self._stream.flush()
+
+
+def in_notebook() -> bool:
+    """Whether what is printed stands below a cell: in Jupyter, on Databricks, in the copies that `lake run` keeps."""
+    return type(sys.stdout).__module__.partition(".")[0] == "ipykernel"
 
 
 def side_by_side(work: Callable[[Item], Result], items: Sequence[Item], name: str, unit: str) -> list[Result]:

@@ -95,5 +95,5 @@ def _databricks_connect() -> SparkSession:
         session: SparkSession = DatabricksSession.builder.getOrCreate()
     except Exception as error:  # whatever is wrong with credentials, network or workspace
         why = first_line(error).rstrip(".")
-        raise Unavailable(f"no session of a Databricks workspace: {why}; set DATABRICKS_HOST and a way to log in") from None
+        raise Unavailable(f"no session of a Databricks workspace: {why}; lake doctor says what is missing") from None
     return session

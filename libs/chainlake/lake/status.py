@@ -40,6 +40,8 @@ class Status:
     stages: list[StageStatus]
     orphan_rows: int
     orphan_bytes: int
+    orphans_at: str | None
+    """When they were counted; None if they never were, and the numbers say nothing."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -51,8 +53,8 @@ def status(lake: "Records") -> Status:
     degraded = lake.health.degraded()
     writers = _writers(lake)
     stages = [_one(lake, view, stage, chain, degraded, writers) for stage in lake.stages.all() for chain in lake.chains_of(stage)]
-    rows, size = Guardrail(lake.control).measured()
-    return Status(stages, rows, size)
+    rows, size, at = Guardrail(lake.control).measured()
+    return Status(stages, rows, size, at.isoformat() if at else None)
 
 
 def _one(

@@ -18,7 +18,7 @@ from chainlake.serve.rpc_metrics import RpcMetrics
 from chainlake.serve.settings import Settings
 from chainlake.serve.web import WebPage, wants_html
 
-PAGE = """Chainlake {version}: the finalized logs of {chain} (chain id {chain_id}).
+PAGE = """Chainlake {version}: {what}.
 
 POST /         JSON-RPC 2.0: {methods}
 GET  /streams  streams of metadata shards, and /stream/<hex>[/proof], /streams/node/<0xaddr>, /streams/count[/<0xaddr>]
@@ -60,7 +60,7 @@ class Gateway:
         self.dispatcher = Dispatcher(methods, self.pool, settings, metrics, self.access_log, self.budget)
         self._names = [method.name for method in methods]
         self._monitor = Monitor(chain, engine, control, metrics, self._own_metrics)
-        self._web = WebPage(chain, control)
+        self._web = WebPage(chain if self.has_logs else None, control)
         self._connections = Values("lake_http_connections", "gauge", "Open connections.")
         self._http = Values("lake_http_responses_total", "counter", "HTTP responses by status.")
         self._dropped = Values("lake_http_dropped_total", "counter", "Connections closed by the server, by reason.")
@@ -99,7 +99,9 @@ class Gateway:
         if wants_html(request.headers.get("Accept", "")):
             return self._web.home()
         names = ", ".join(sorted(self._names))
-        return text_response(PAGE.format(version=__version__, chain=self.chain, chain_id=self.settings.chain_id, methods=names))
+        logs = f"the finalized logs of {self.chain} (chain id {self.settings.chain_id})"
+        what = logs if self.has_logs else "no logs, since the lake has no evm chain; other routes are below"
+        return text_response(PAGE.format(version=__version__, what=what, methods=names))
 
     def _own_metrics(self) -> list[Family]:
         pending = Values("lake_queue_pending", "gauge", "Calls that run or wait for a thread.")

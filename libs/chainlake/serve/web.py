@@ -40,7 +40,8 @@ HEADERS = {
 class WebPage:
     """Routes of the page."""
 
-    def __init__(self, chain: str, control: ControlTables) -> None:
+    def __init__(self, chain: str | None, control: ControlTables) -> None:
+        """`chain` is the one whose logs are served, if there is one."""
         self._chain = chain
         self._control = control
         self._fresh = Fresh("page")

@@ -1,11 +1,11 @@
 // The page: asks this server, and puts what it says into the document as text, never as markup.
-import { HEIGHT, WIDTH, ago, filterOf, logCount, ownPath, planSentences, proofParts, timelineShapes } from "./view.js";
+import { HEIGHT, WIDTH, ago, chainsOf, filterOf, hexOfBase64, logCount, ownPath, planSentences, proofParts, timelineShapes } from "./view.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const POLL_MS = 2000, SHOWN_LOGS = 50;
 const at = (id) => document.getElementById(id);
 const heads = new Map();
-let chosen = null, drawn = "";
+let stages = [], chosen = null, drawn = "";
 
 function element(name, text, attributes = {}) {
   const made = document.createElement(name);
@@ -26,7 +26,7 @@ const number = (value) => element("td", value === null || value === undefined ? 
 async function ask(path) {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
   const value = await answer.json();
-  if (!answer.ok) throw new Error(value.error || `${path}: status ${answer.status}`);
+  if (!answer.ok) throw new Error(value.error || value.message || `${path}: status ${answer.status}`);
   return value;
 }
 
@@ -42,9 +42,9 @@ async function call(method, ...params) {
 
 function stageRow(stage) {
   const key = `${stage.stage} ${stage.chain}`;
-  const row = element("tr", null, chosen === key ? { class: "chosen" } : {});
+  const row = element("tr", null, chosen === key ? { class: "chosen", "aria-current": "true" } : {});
   const open = element("button", stage.stage, { type: "button", class: "plain", "aria-label": `ledger of ${key}` });
-  open.addEventListener("click", () => choose(stage.stage, stage.chain));
+  open.addEventListener("click", () => showLedger(stage.stage, stage.chain));
   const first = element("td");
   first.append(open);
   const head = number(stage.head);
@@ -59,17 +59,24 @@ function stageRow(stage) {
 async function refresh() {
   try {
     const status = await ask("/lake/status.json");
-    const focused = document.activeElement?.getAttribute("aria-label");
-    at("stage-rows").replaceChildren(...status.stages.map(stageRow));
-    if (focused) [...at("stage-rows").querySelectorAll("button")].find((one) => one.getAttribute("aria-label") === focused)?.focus();
+    stages = status.stages;
+    listStages();
+    offerExamples();
     at("left-off").textContent = status.leftOff ? `${status.leftOff} more are not shown.` : "";
-    at("serving").textContent = `Version ${status.version}, serving the logs of ${status.chain}.`;
+    at("serving").textContent = `Version ${status.version}, serving ${status.chain === null ? "a lake without an evm chain" : `the logs of ${status.chain}`}.`;
+    at("logs").closest("section").hidden = status.chain === null;
     tellHealth(status);
     if (!chosen && status.stages.length) choose(status.stages[0].stage, status.stages[0].chain);
     else if (chosen) await drawLedger();
   } catch (error) {
     tell("health", `The server does not answer: ${error.message}`, "bad");
   }
+}
+
+function listStages() {
+  const focused = document.activeElement?.getAttribute("aria-label");
+  at("stage-rows").replaceChildren(...stages.map(stageRow));
+  if (focused) [...at("stage-rows").querySelectorAll("button")].find((one) => one.getAttribute("aria-label") === focused)?.focus({ preventScroll: true });
 }
 
 function tellHealth(status) {
@@ -93,15 +100,24 @@ function choose(stage, chain) {
   drawLedger();
 }
 
+// Chosen by a person: the picture comes into view, which in a small window is elsewhere.
+function showLedger(stage, chain) {
+  choose(stage, chain);
+  listStages();
+  at("timeline").scrollIntoView({ block: "nearest" });
+}
+
 async function drawLedger() {
+  const asked = query;
   let ledger;
   try {
-    ledger = await ask(query);
+    ledger = await ask(asked);
   } catch (error) {
-    at("ledger-of").textContent = error.message;
+    if (asked === query) at("ledger-of").textContent = error.message;
     return;
   }
-  const state = query + JSON.stringify(ledger);
+  if (asked !== query) return;  // another was chosen meanwhile
+  const state = asked + JSON.stringify(ledger);
   if (state === drawn) return;
   drawn = state;
   const cut = ledger.leftOff ? `, the last ${ledger.commits.length} of ${ledger.commits.length + ledger.leftOff} commits` : "";
@@ -180,8 +196,43 @@ function logTable(logs) {
 
 // Proofs
 
-async function fetchProof(event) {
-  event.preventDefault();
+// Where examples are looked for, by the stage that makes what they prove.
+const EXAMPLES = { "silver.shards": aStream, "silver.cage": aFact };
+const examples = () => [...at("examples").querySelectorAll("button")];
+
+function offerExamples() {
+  for (const button of examples()) button.hidden = !chainsOf(stages, button.dataset.stage).length;
+  at("examples").hidden = examples().every((button) => button.hidden);
+}
+
+async function aStream(chain) {
+  const { streams } = await ask(`/streams?limit=1&${chain}`);
+  return streams.length ? `/stream/${hexOfBase64(streams[0].streamId)}/proof?${chain}` : null;
+}
+
+async function aFact(chain) {
+  for (const { token_id: token } of await ask(`/cage/tokens?${chain}`)) {
+    const [fact] = await ask(`/cage/token/${token}/facts?${chain}`);
+    if (fact) return `/cage/token/${token}/proof/${fact.key}?${chain}`;
+  }
+  return null;
+}
+
+async function takeExample(stage) {
+  try {
+    for (const chain of chainsOf(stages, stage)) {
+      const path = await EXAMPLES[stage](`chain=${encodeURIComponent(chain)}`);
+      if (path === null) continue;
+      at("proof").elements.path.value = path;
+      return await fetchProof();
+    }
+    at("steps").replaceChildren(element("p", "The lake holds none.", { class: "hint" }));
+  } catch (error) {
+    at("steps").replaceChildren(element("p", error.message, { class: "bad" }));
+  }
+}
+
+async function fetchProof() {
   const path = ownPath(at("proof").elements.path.value, location.origin);
   if (path === null) {
     at("steps").replaceChildren(element("p", "Give a path on this server, beginning with /.", { class: "bad" }));
@@ -224,7 +275,8 @@ function listOfSteps({ name, steps }) {
 }
 
 at("query").addEventListener("submit", find);
-at("proof").addEventListener("submit", fetchProof);
+at("proof").addEventListener("submit", (event) => { event.preventDefault(); fetchProof(); });
+for (const button of examples()) button.addEventListener("click", () => takeExample(button.dataset.stage));
 at("show-proof").addEventListener("click", showProof);
 refresh();
 setInterval(() => { if (!document.hidden) refresh(); }, POLL_MS);

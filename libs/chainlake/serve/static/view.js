@@ -117,6 +117,16 @@ function plain(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+// The chains on which a stage has come to something, by name.
+export function chainsOf(stages, name) {
+  return stages.filter((one) => one.stage === name && one.head !== null).map((one) => one.chain);
+}
+
+// Bytes as protobuf's JSON has them, as paths take them.
+export function hexOfBase64(text) {
+  return "0x" + [...atob(text)].map((character) => character.charCodeAt(0).toString(16).padStart(2, "0")).join("");
+}
+
 // A path on this server, or null: nothing else is ever asked.
 export function ownPath(text, origin) {
   const trimmed = (text || "").trim();
