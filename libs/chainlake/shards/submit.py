@@ -11,7 +11,7 @@ from chainlake.shards.checks import check_tx
 from chainlake.shards.codes import Code, Refused
 from chainlake.shards.compare import ChainTxResult, parse_tx_result
 from chainlake.sources.endpoint import endpoint, shown
-from chainlake.sources.evm_rpc import limits
+from chainlake.sources.node_splits import limits
 from chainlake.sources.rpc_client import RpcClient, RpcFailure
 
 
