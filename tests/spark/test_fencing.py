@@ -4,7 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from chainlake.errors import BrokenPromise
 from chainlake.lake import Lake
+from chainlake.lake.clock import new_commit_id
+from chainlake.lake.commit import append_all
 from chainlake.lake.guardrail import TooManyOrphans
 from chainlake.lake.home import Home
 from chainlake.lake.rollback import _append
@@ -73,10 +76,33 @@ def test_rows_of_a_foreign_chain_are_refused(lake: Lake, chain: str, monkeypatch
         run = lake.run_stage("silver.test", chains=chain)
     finally:
         object.__setattr__(stage, "advance", honest)
-    assert list(run["status"]) == ["degraded"] and "rows of chain 'other'" in run["error"][0]
+    assert list(run["status"]) == ["degraded"] and "a row of other at height" in run["error"][0]
     lake.health.resume("silver.test", chain, "the stage was mended")
     lake.run_stage("silver.test", chains=chain)
     assert total(lake, chain) == (3, expected_total(ONE, 3))
+
+
+def test_a_row_of_one_chain_at_the_height_of_another_is_refused(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be seen at once where it is below the blocks of its batch, or never."""
+    ranges = {"low": (0, 3), "high": (10, 13)}
+
+    def appended(*places: tuple[str, int]) -> int:
+        rows = [(chain, height, "a", 1) for chain, height in places]
+        frame = lake.spark.createDataFrame(rows, "_chain string, _height long, account string, balance long")
+        done = append_all(lake.catalog, {"silver.test_balances": frame}, new_commit_id(), ranges)
+        return done["silver_test_balances"].rows
+
+    assert appended(("low", 1), ("low", 3), ("high", 11), ("high", 13)) == 4
+    for chain, height in (("high", 3), ("low", 11), ("high", 10), ("low", 0), ("other", 2)):
+        with pytest.raises(
+            BrokenPromise, match=f"a row of {chain} at height {height} in a batch of high from 11 to 13, low from 1"
+        ):
+            appended(("low", 1), (chain, height))
+    monkeypatch.setattr("chainlake.lake.commit.MOST_RANGES", 1)
+    assert appended(("low", 11)) == 1, "of very many ranges each row is not compared with all"
+    for chain, height in (("low", 0), ("high", 14), ("other", 2)):
+        with pytest.raises(BrokenPromise, match=f"a row of {chain} at height {height}"):
+            appended((chain, height))
 
 
 def test_a_pinned_lake_reads_one_moment_by_table_and_by_sql(lake: Lake, chain: str) -> None:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -167,6 +168,19 @@ def test_registering_twice_keeps_one_lock(home: Home, monkeypatch: pytest.Monkey
     for handle in server._clients.values():
         handle.close()
     assert not _alive(path)
+
+
+def test_threads_of_one_process_register_it_together(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one waited for the first for ever."""
+    monkeypatch.setattr(server, "_clients", {})
+    is_at = server._is_at
+    monkeypatch.setattr(server, "_is_at", lambda *given: time.sleep(0.1) or is_at(*given))
+    threads = [threading.Thread(target=server.register_client, args=[home], daemon=True) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(10)
+    assert not any(thread.is_alive() for thread in threads)
 
 
 def test_a_file_that_the_server_removed_meanwhile_is_made_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

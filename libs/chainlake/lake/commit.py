@@ -5,6 +5,8 @@ import time
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from chainlake.lake.catalog import Catalog
 
 ATTEMPTS = 3
+MOST_RANGES = 64
 
 
 @dataclass(frozen=True)
@@ -70,14 +73,13 @@ def append(
     """One append to one physical table. Tried again only where Delta refused it: after other errors it may have been written."""
     log = catalog.log(stored)
     ready = prepared(table, frame, commit_id)
+    place = F.concat_ws(" at height ", "_chain", F.col("_height").cast("string"))
     for attempt in range(ATTEMPTS):
         seen = Observation()
         observed = ready.observe(
             seen,
             F.count(F.lit(1)).alias("rows"),
-            F.min("_height").alias("low"),
-            F.max("_height").alias("high"),
-            F.max(F.when(~F.col("_chain").isin(list(ranges)), F.col("_chain"))).alias("foreign"),
+            F.max(F.when(~_in_place(ranges), place)).alias("misplaced"),
             checksum(table).alias("checksum"),
         )
         try:
@@ -98,7 +100,9 @@ def append(
         version = log.version_of("commit", commit_id)
         if version is None:
             raise BrokenPromise(f"{stored}: the append of commit {commit_id} is not in the table's history")
-        _check_place(stored, found["foreign"], (found["low"], found["high"]), ranges)
+        if found["misplaced"] is not None:
+            held = some_of(f"{chain} from {low + 1} to {high}" for chain, (low, high) in ranges.items())
+            raise BrokenPromise(f"{stored}: a row of {found['misplaced']} in a batch of {held}; fix the stage")
         return Appended(version.version, found["rows"], version.bytes, found["checksum"], attempt)
     raise AssertionError("unreachable")
 
@@ -119,15 +123,18 @@ def prepared(table: Table, frame: DataFrame, commit_id: int) -> DataFrame:
     return frame.select(*columns)
 
 
-def _check_place(stored: str, foreign: str | None, rows: tuple[int, int], ranges: Mapping[str, tuple[int, int]]) -> None:
-    """Rows belong to the chains and heights of their batch."""
-    lowest, highest = min(low for low, _ in ranges.values()), max(high for _, high in ranges.values())
-    if foreign is not None:
-        raise BrokenPromise(f"{stored}: rows of chain {foreign!r} in a batch of {some_of(ranges)}; fix the stage")
-    if rows[0] <= lowest or rows[1] > highest:
-        raise BrokenPromise(
-            f"{stored}: rows of heights {rows[0]} to {rows[1]} in a batch of {lowest + 1} to {highest}; fix the stage"
-        )
+def _in_place(ranges: Mapping[str, tuple[int, int]]) -> Column:
+    """A row belongs to a chain and height of its batch. Of chains with very many different ranges: to a chain, and a height of
+    any, since each row would be compared with all of them."""
+    chains: dict[tuple[int, int], list[str]] = {}
+    for chain, heights in ranges.items():
+        chains.setdefault(heights, []).append(chain)
+    if len(chains) > MOST_RANGES:
+        chains = {(min(low for low, _ in chains), max(high for _, high in chains)): list(ranges)}
+    places = [
+        F.col("_chain").isin(of) & (F.col("_height") > low) & (F.col("_height") <= high) for (low, high), of in chains.items()
+    ]
+    return reduce(or_, places)
 
 
 def _hashable(name: str, declared: str) -> Column:

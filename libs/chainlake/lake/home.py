@@ -51,7 +51,7 @@ def find_home(given: str | os.PathLike[str] | None = None) -> Home:
         path.mkdir(parents=True, exist_ok=True)
         probe = path / f".writable.{os.getpid()}"
         probe.touch()
-        probe.unlink()
+        probe.unlink(missing_ok=True)  # another thread may have been as far
     except OSError as error:
         raise BadInput(f"home directory {path} cannot be written ({error.strerror}): choose another with --home") from None
     return Home(path)

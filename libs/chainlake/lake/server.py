@@ -133,6 +133,7 @@ def stop(home: Home, seconds: float = 30.0) -> bool:
 
 
 _clients: dict[Path, IO[str]] = {}
+_registering = threading.Lock()
 
 
 def register_client(home: Home) -> None:
@@ -140,13 +141,14 @@ def register_client(home: Home) -> None:
     clients = home.server / "clients"
     clients.mkdir(parents=True, exist_ok=True)
     path = clients / str(os.getpid())
-    while path not in _clients:
-        handle = path.open("w")
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        if _is_at(handle, path):
-            _clients[path] = handle
-        else:  # the server took it for one that a dead client left, and removed it
-            handle.close()
+    with _registering:  # the lock of a file keeps a second thread of this process out too, for good
+        while path not in _clients:
+            handle = path.open("w")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            if _is_at(handle, path):
+                _clients[path] = handle
+            else:  # the server took it for one that a dead client left, and removed it
+                handle.close()
 
 
 def _start(home: Home) -> Server:

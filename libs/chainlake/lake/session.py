@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import os
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -16,6 +17,7 @@ from chainlake.lake import server
 from chainlake.lake.home import Home, find_home
 
 _ours: dict[str, SparkSession] = {}
+_creating = threading.Lock()
 
 for _name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):  # they repeat every error that we raise anyway
     PySparkLogger.getLogger(_name).setLevel(logging.CRITICAL + 1)
@@ -71,9 +73,10 @@ def is_local() -> bool:
 
 
 def _remote(url: str) -> SparkSession:
-    if url not in _ours:
-        _ours[url] = SparkSession.builder.remote(url).create()
-    return _ours[url]
+    with _creating:  # of two sessions that threads make at once, one would pass for somebody else's
+        if url not in _ours:
+            _ours[url] = SparkSession.builder.remote(url).create()
+        return _ours[url]
 
 
 def _impatient(session: Any) -> SparkSession:
