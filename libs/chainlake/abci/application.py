@@ -148,8 +148,8 @@ class Application:
             return _not_found(Code.INTERNAL, str(error) if isinstance(error, LakeError) else f"{type(error).__name__}: {error}")
 
     def _found(self, request: bytes, past: Callable[[int], View] | None) -> bytes:
-        """A query by path. `/stream` alone takes the id from the request's data; `prove` adds an ICS-23 proof at the head. The
-        head is looked at only if nothing else is `past`."""
+        """A query by path. `/stream` alone takes the id from the request's data; `prove` adds an ICS-23 proof at the head. With
+        `past`, nothing but the lake is looked at."""
         path, _, query = message(request, 2).decode(errors="replace").partition("?")
         data, height = message(request, 1), number(request, 3)
         if path.strip("/") == "stream":
