@@ -1,5 +1,6 @@
 """Streams from nodes to notifications: what Spark delivers is what the pure rules deliver, whatever the servers did."""
 
+import random
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -113,6 +114,59 @@ def test_recordings_are_delivered_like_live_streams(
         full_lake.run_stage(stage, chains=chain)
     assert full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect() == notes
     assert [f.what for stage in STAGES for f in verify(full_lake, stage) if chain in f.what] == []
+
+
+def test_a_chain_goes_on_from_nodes_where_its_recordings_end(full_lake: Lake, chain: str, tmp_path: Path) -> None:
+    node = StreamNode(4, page_limit=4)
+    node.earlier = 5
+    damaged, gone_back, _still, grown = ids = list(node.streams)
+    for stream_id in ids:
+        node.grow(stream_id, 11, minipool=1)
+    record(node, tmp_path / "a" / "1")
+    server, streams = RiverServer(node).start(), tmp_path / "streams.txt"
+    streams.write_text("".join(f"{stream_id.hex()}\n" for stream_id in ids))
+    node.back_up()
+    for stream_id in (damaged, gone_back):
+        node.grow(stream_id, 6)
+    server.control("damage", {"stream": damaged.hex(), "miniblock": 14})
+    record(node, tmp_path / "a" / "2")
+    full_lake.ingest(chain, "river", str(tmp_path / "a"))
+    node.streams[gone_back] = node._backup[gone_back]  # type: ignore[index]
+    node.streams[gone_back].rng = random.Random("another way")
+    for stream_id in (gone_back, grown):
+        node.grow(stream_id, 30, minipool=1)
+    server.control("mend", {})
+    try:
+        full_lake.add_chain(chain, "river", server.url, {"streams": str(streams), "page_size": "4", "retries": "0"})
+        for stage in STAGES:
+            full_lake.run_stage(stage, chains=chain)
+        rows = full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect()
+        for stream_id in ids:
+            came = [bytes(row["event_hash"]) for row in rows if bytes(row["stream_id"]) == stream_id]
+            events = [event.hash for one in node.streams[stream_id].miniblocks[10:] for event in open_miniblock(one.raw).events]
+            events += [envelope[2:34] for envelope in node.streams[stream_id].minipool]
+            assert [one for one in came if one in events] == events and len(set(came)) == len(came), ids.index(stream_id)
+        assert full_lake.table("gold.sync_gaps", chain=chain).count() == 0
+        states = {bytes(row["stream_id"]): row for row in full_lake.table("gold.stream_sync_state", chain=chain).collect()}
+        assert [states[one]["minipool_gen"] for one in ids] == [len(node.streams[one].miniblocks) for one in ids]
+        assert [states[one]["reset_reason"] for one in ids] == [None, "rewound", None, None]
+        assert {row["stopped"] for row in states.values()} == {None} and delivery_problems(full_lake, chain) == []
+        brought = full_lake.table("gold.sync_passes", chain=chain).orderBy("height").collect()
+        assert len(brought) == 3 and brought[2]["streams"] == 3, "a stream that stands where its recording ended brings nothing"
+        for stream_id in ids:
+            node.grow(stream_id, 2)
+        record(node, tmp_path / "b" / "4")
+        full_lake.ingest(chain, "river", str(tmp_path / "b"))
+        node.grow(grown, 20)
+        full_lake.add_chain(chain, "river", server.url, {"streams": str(streams)})
+        for stage in STAGES:
+            full_lake.run_stage(stage, chains=chain)
+        rows = full_lake.table("gold.notifications", chain=chain).orderBy("offset").collect()
+        events = [event.hash for one in node.streams[grown].miniblocks[10:] for event in open_miniblock(one.raw).events]
+        assert [bytes(row["event_hash"]) for row in rows if bytes(row["stream_id"]) == grown] == events
+        assert full_lake.table("gold.sync_gaps", chain=chain).count() == 0 and delivery_problems(full_lake, chain) == []
+    finally:
+        server.stop()
 
 
 def test_an_unsound_event_of_a_minipool_is_quarantined_alone_and_comes_with_its_miniblock(

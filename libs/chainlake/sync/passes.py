@@ -28,6 +28,7 @@ from chainlake.sources.river import nodes, stream_ids
 from chainlake.sync.client import ConnectClient, asking
 from chainlake.sync.fetch import Base
 from chainlake.sync.fetching import FETCHED, HEAD_COLUMNS, HEADS, POSTPONED, REFUSED, TAKEN, UNSETTLED, Order, head_of
+from chainlake.sync.recorded import RECORDED, recorded_heads
 from chainlake.sync.service import NOBODY, Refused
 from chainlake.sync.settle import left_line, settle_all
 
@@ -85,8 +86,9 @@ class PassRun(RawRun):
         return super().expected() if not self.nodes else None
 
     def tables(self, blocks: DataFrame) -> dict[str, DataFrame | None]:
-        """Recordings need no heads: nothing is planned by them."""
-        return {**super().tables(blocks), HEADS_TABLE: None}
+        """Recordings, and the heads that they leave: the chain may go on from nodes."""
+        passes = blocks.select("_chain", "_height", "payload", "timestamp", "transactions")
+        return {**super().tables(blocks), HEADS_TABLE: passes.mapInArrow(recorded_heads, RECORDED)}
 
     def _is_at_end(self) -> bool:
         return self.to_height is not None and self._height() >= self.to_height

@@ -131,7 +131,7 @@ def advance(state: State | None, delivery: Delivery, history: History) -> Outcom
     if state is not None and state.stopped is None and found.case == FOLLOWS and found.start == len(delivery.marks):
         return Outcome(FOLLOWS, None, quarantined=spoilt, minipool=delivery.whole)  # nothing new, as with most streams
     before = state if state is not None and state.prev_miniblock_hash is not None else None
-    sound, holes, bad = _sound(delivery.marks[found.start :], found.base, delivery.live)
+    sound, holes, bad = sound_line(delivery.marks[found.start :], found.base, delivery.live)
     gaps = (*filter(None, [found.gap if sound else None]), *holes)
     old = found.case != FOLLOWS or delivery.catch_up or not delivery.whole or bool(gaps)
     old = old or (found.start < delivery.own and bool(sound))
@@ -253,7 +253,9 @@ def _snapshot_place(delivery: Delivery) -> int:
     return next((place for place in places if delivery.marks[place].has_snapshot), min(delivery.own, last))
 
 
-def _sound(marks: Sequence[Mark], base: tuple[int, bytes] | None, live: bool) -> tuple[list[Mark], list[Gap], Quarantined | None]:
+def sound_line(
+    marks: Sequence[Mark], base: tuple[int, bytes] | None, live: bool
+) -> tuple[list[Mark], list[Gap], Quarantined | None]:
     """Miniblocks up to the first that is unsound or does not follow the one before. One that came twice counts once; those that
     were not recorded in between are gaps."""
     sound: list[Mark] = []
