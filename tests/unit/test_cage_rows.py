@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from chainlake.cage import bronze_rows, checks, detect, token_rows, utxo_rows
+from chainlake.cage.functions import octets
 from chainlake.cage.reader import Proven
 from chainlake.cage.settings import Settings, parse_txin, read_genesis
 from chainlake.cage.transaction import SPEND, TxIn
@@ -190,6 +191,13 @@ def test_outputs_are_named_by_transaction_and_number(text: str) -> None:
     with pytest.raises(BadInput):
         parse_txin(text)
     assert parse_txin("0x" + "11" * 32 + "#7") == TxIn(b"\x11" * 32, 7)
+
+
+def test_table_functions_take_bytes_and_hex_and_say_what_is_wrong() -> None:
+    assert octets(bytearray(b"\x0a"), "the key") == octets("0x0a", "the key") == octets("0a", "the key") == b"\x0a"
+    for value, why in ((None, "the key is NULL: give it as X'…'"), ("abc", "the key is not hex: 'abc'")):
+        with pytest.raises(BadInput, match=why):
+            octets(value, "the key")
 
 
 def test_options() -> None:

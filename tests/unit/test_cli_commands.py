@@ -177,6 +177,21 @@ Traceback (most recent call last):
     assert capsys.readouterr().err == f"lake: Spark refused: {said}\n"
 
 
+def test_bad_input_to_a_function_inside_of_spark_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    from pyspark.errors import PySparkException
+
+    def run(given: argparse.Namespace) -> None:
+        raise PySparkException("""
+  An exception was thrown from the Python worker. Please see the stack trace below.
+Traceback (most recent call last):
+  File "functions.py", line 31, in eval
+chainlake.errors.BadInput: there is no token 0x00 in demo-cardano at block 149
+""")
+
+    assert _guarded(argparse.Namespace(run=run)) == 2
+    assert capsys.readouterr().err == "lake: there is no token 0x00 in demo-cardano at block 149\n"
+
+
 def bash_completes(words: str) -> list[str]:
     """What bash offers for a line that ends where Tab is pressed."""
     script = completion_scripts.bash(COMMANDS)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from chainlake.encoding import from_hex
 from chainlake.errors import BadInput
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ def register(lake: "Lake") -> None:
         def eval(self, chain: str, token: bytes, key: bytes, height: int | None = None) -> Iterator[tuple[Any, ...]]:
             from chainlake.cage.reader import CageReader
 
-            yield _row(CageReader(Path(home), chain, prefix=prefix).prove_fact(bytes(token), bytes(key), height))
+            own = octets(token, "the token"), octets(key, "the key")
+            yield _row(CageReader(Path(home), chain, prefix=prefix).prove_fact(*own, height))
 
     class ProveUtxo:
         """Whether an output is unspent."""
@@ -37,11 +39,18 @@ def register(lake: "Lake") -> None:
             from chainlake.cage.reader import CageReader
             from chainlake.cage.settings import parse_txin
 
-            yield _row(CageReader(Path(home), chain, prefix=prefix).prove_utxo(parse_txin(place), height))
+            yield _row(CageReader(Path(home), chain, prefix=prefix).prove_utxo(parse_txin(place or ""), height))
 
     for name, function in zip(NAMES, (ProveCage, ProveUtxo), strict=True):
         made: Any = udtf(function, returnType=COLUMNS)
         lake.spark.udtf.register(name, made)
+
+
+def octets(value: Any, what: str) -> bytes:
+    """Bytes that SQL gives, or text of their hex."""
+    if value is None:
+        raise BadInput(f"{what} is NULL: give it as X'…'")
+    return from_hex(value, what) if isinstance(value, str) else bytes(value)
 
 
 def _row(proven: "Proven") -> tuple[Any, ...]:

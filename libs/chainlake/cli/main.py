@@ -10,7 +10,7 @@ from typing import Any, TextIO
 from chainlake import __version__
 from chainlake.cli.command_tree import subparsers
 from chainlake.cli.show import printable
-from chainlake.errors import LakeError, first_line
+from chainlake.errors import BadInput, LakeError, first_line
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,6 +31,8 @@ EXAMPLES = """examples:
   lake serve --port 8545
 
 More, with examples, is in the help of each: lake COMMAND --help. README.md explains the words."""
+REFUSED = f"{BadInput.__module__}.{BadInput.__name__}: "
+"""How the reason begins that a function of ours gave on a worker of Spark."""
 _HOME: dict[str, Any] = {"metavar": "DIR", "help": "where the lake lives (default: $LAKE_HOME, else the nearest .lake)"}
 
 
@@ -118,7 +120,11 @@ def _guarded(given: argparse.Namespace) -> int:
             raise
         from chainlake.jobs.failure import one_line
 
-        sys.stderr.write(f"lake: Spark refused: {one_line(type(error).__name__, str(error))}\n")
+        why = one_line(type(error).__name__, str(error))
+        if why.startswith(REFUSED):  # by a function of ours inside of Spark
+            sys.stderr.write(f"lake: {printable(why.removeprefix(REFUSED))}\n")
+            return BadInput.exit_code
+        sys.stderr.write(f"lake: Spark refused: {why}\n")
         return 1
 
 
