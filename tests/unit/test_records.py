@@ -103,14 +103,17 @@ def test_a_demo_that_was_taken_back_is_behind_or_stopped_is_built_again(records:
     assert not is_built(records, [DEMO])
 
 
-PROOF = ("prove", "shards", "c", "0x" + "10" * 32)
+SHARD = Chain("s", "comet", "/blocks", {})
+PROOF = ("prove", "shards", SHARD.name, "0x" + "10" * 32)
 
 
 def test_a_ledger_of_another_version_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = pa.table({"stage": ["silver.shards"], "chain": ["c"], "seq": [1], "kind": ["advance"], "height": [9]})
+    rows = pa.table({"stage": ["silver.shards"], "chain": [SHARD.name], "seq": [1], "kind": ["advance"], "height": [9]})
     write_deltalake(str(tmp_path / "warehouse" / "control" / "ledger"), rows)
-    with_control(tmp_path)
-    for command in (("status",), ("audit", "silver.shards", "c"), PROOF):
+    found = open_records(with_control(tmp_path))
+    assert found is not None
+    found.chains.add(SHARD)
+    for command in (("status",), ("audit", "silver.shards", SHARD.name), PROOF):
         assert main([*command, "--home", str(tmp_path)]) == 2
         said = capsys.readouterr().err
         assert said.startswith("lake: control.ledger has no column ") and "made by another version" in said
@@ -120,6 +123,7 @@ def test_a_ledger_of_another_version_is_told_in_one_line(tmp_path: Path, capsys:
 def test_a_damaged_log_of_the_ledger_is_told_in_one_line(
     records: Records, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    records.chains.add(SHARD)
     for file in (tmp_path / "warehouse" / "control" / "ledger" / "_delta_log").glob("*.json"):
         file.write_text("{{ not JSON\n")
     for command in (("status",), PROOF):
