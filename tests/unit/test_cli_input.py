@@ -198,6 +198,7 @@ def test_records_of_a_lake_are_read_without_spark(capsys: pytest.CaptureFixture[
         "gc --dry-run",
         "restore raw.logs c --seq 1",
         "sql TABLE",
+        "events",
     ],
 )
 def test_a_home_without_a_lake_is_a_mistake_and_stays_without(words: str, home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from chainlake.cli.data import existing_records
 from chainlake.cli.show import emit, emit_json, table
 from chainlake.encoding import from_hex, to_hex
 from chainlake.errors import BadInput
@@ -39,6 +40,8 @@ def _events(given: argparse.Namespace) -> int:
 
     if given.declaration is not None:
         parse_event(given.declaration, contract)
+    if given.action != "add":
+        existing_records(given.home)
 
     lake = open_lake()
     if given.action == "list":
