@@ -211,8 +211,8 @@ async function aStream(chain) {
 }
 
 async function aFact(chain) {
-  for (const { token_id: token } of await ask(`/cage/tokens?${chain}`)) {
-    const [fact] = await ask(`/cage/token/${token}/facts?${chain}`);
+  for (const { token_id: token } of await ask(`/cage/tokens?limit=100&${chain}`)) {
+    const [fact] = await ask(`/cage/token/${token}/facts?limit=1&${chain}`);
     if (fact) return `/cage/token/${token}/proof/${fact.key}?${chain}`;
   }
   return null;
