@@ -63,10 +63,8 @@ def _add_chain(parser: argparse.ArgumentParser) -> None:
 def _reader(given: argparse.Namespace) -> "CageReader":
     from chainlake.cage.reader import CageReader
     from chainlake.lake.home import home_path
-    from chainlake.serve.control import LakeControl, chain_of_kind
-    from chainlake.serve.embedded import EmbeddedLake
+    from chainlake.serve.control import chain_of_home
 
     home, prefix = home_path(given.home), os.environ.get("LAKE_PREFIX", "")
-    chains = LakeControl(EmbeddedLake(home, prefix)).chains()
-    given.chain = chain_of_kind(chains, "cardano", given.chain, "name one before the rest")
+    given.chain = chain_of_home(home, prefix, "cardano", given.chain, "name one before the rest")
     return CageReader(home, given.chain, prefix=prefix)

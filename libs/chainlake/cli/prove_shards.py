@@ -2,7 +2,6 @@
 
 import argparse
 import os
-from pathlib import Path
 from typing import Any
 
 from chainlake.cli.data import parse_height
@@ -26,18 +25,12 @@ def add_shards(domains: Any, name: str, common: argparse.ArgumentParser) -> None
 
 def _prove_shards(given: argparse.Namespace) -> int:
     from chainlake.lake.home import home_path
+    from chainlake.serve.control import chain_of_home
     from chainlake.shards.query import parse_stream_id
     from chainlake.shards.reader import ShardReader
 
     stream_id, height = parse_stream_id(given.stream), parse_height(given.height)
     home, prefix = home_path(given.home), os.environ.get("LAKE_PREFIX", "")
-    reader = ShardReader(home, known_shard(home, prefix, given.chain), prefix=prefix)
+    chain = chain_of_home(home, prefix, "comet", given.chain, "name one")
+    reader = ShardReader(home, chain, prefix=prefix)
     return show_proof(given, reader.prove(stream_id, height))
-
-
-def known_shard(home: Path, prefix: str, name: str) -> str:
-    """The name of a shard that the lake follows: to a slip of the pen, the reader would say that it has no blocks yet."""
-    from chainlake.serve.control import LakeControl, chain_of_kind
-    from chainlake.serve.embedded import EmbeddedLake
-
-    return chain_of_kind(LakeControl(EmbeddedLake(home, prefix)).chains(), "comet", name, "name one")

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 from chainlake.cli.data import parse_height, parse_options
-from chainlake.cli.prove_shards import known_shard
 from chainlake.cli.show import emit
 from chainlake.encoding import from_hex, to_hex
 from chainlake.errors import BadInput, CheckFailed
@@ -48,12 +47,13 @@ def _export(given: argparse.Namespace) -> int:
     from chainlake.demo import write_pieces
     from chainlake.lake.home import home_path
     from chainlake.lake.progress import Progress
+    from chainlake.serve.control import chain_of_home
     from chainlake.shards.export import STEPS as EXPORT_STEPS
     from chainlake.shards.export import export
     from chainlake.shards.snapshot import pieces_of
 
     height, home, prefix = parse_height(given.height), home_path(given.home), os.environ.get("LAKE_PREFIX", "")
-    known_shard(home, prefix, given.chain)
+    chain_of_home(home, prefix, "comet", given.chain, "name one")
     progress = Progress("export", EXPORT_STEPS, unit="steps")
     header, chunks = export(home, given.chain, height, prefix=prefix, step=lambda: progress.advance(1))
     try:

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import Any
 
 from chainlake.errors import BadInput
@@ -78,6 +79,11 @@ def chain_of_kind(chains: Mapping[str, Row], kind: str, given: str | None, how: 
     if given not in known:
         raise BadInput(f"unknown {kind} chain {given[:100]!r}: {there}")
     return given
+
+
+def chain_of_home(home: Path, prefix: str, kind: str, given: str | None, how: str) -> str:
+    """The same, of the chains that a lake follows: of one that it does not, a reader would say that it has no blocks yet."""
+    return chain_of_kind(LakeControl(EmbeddedLake(home, prefix)).chains(), kind, given, how)
 
 
 def choose_chain(chains: Mapping[str, Row], given: str | None) -> Row:
